@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringwright.executors.fan_out import fan_out
 from ringwright.formats.sources import read
-from ringwright.formats.sources.calls import read_calls, reader
+from ringwright.formats.sources.calls import batches, read_calls
 from ringwright.formats.sources.gate.inputs import find
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
@@ -265,22 +266,35 @@ def test_calls_in_flight_when_a_job_is_ended_hang_nobody(tmp_path: Path) -> None
 
 
 def test_the_rows_of_many_processes_wait_in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is read is the same, in another order; only what a few processes made is in memory at a time."""
-    for rank in range(4):
+    """What is read is the same, in another order; only what a few processes made is in memory at a time.
+
+    Several workers leave what they read beside each other and write the batches; whoever asks looks at heads alone.
+    """
+    (job := tmp_path / "job").mkdir()
+    for rank in range(6):
         lines = [
-            HEAD | {"rank": rank, "pid": rank, "world": 4},
+            HEAD | {"rank": rank, "pid": rank, "world": 6},
             GROUP,
-            *(call(n) for n in range(20)),
-            *(end(n) for n in range(20)),
+            *(call(n) for n in range(1500)),
+            *(end(n) for n in range(1500)),
+            ["r", None, 10**6, f"rank {rank} gives up"],
         ]
-        (tmp_path / f"calls.n1.{rank}.jsonl").write_bytes(text(*lines))
-    in_memory = read(str(tmp_path))
-    monkeypatch.setattr(reader, "MOST_ROWS", 25)
-    spilled = read(str(tmp_path))
+        (job / f"calls.n1.{rank}.jsonl").write_bytes(text(*lines))
+    in_memory = read(str(job))
+    monkeypatch.setattr(batches, "MOST_ROWS", 2000)
+    monkeypatch.setenv("RINGWRIGHT_TASKS", str(tmp_path / "tasks"))
+    spilled = read(str(job), executor="local:1")
+    with fan_out("local:2") as fan:
+        shared = read(str(job), executor=fan)
+        assert fan.account.tasks == 6 + 3
+        assert {each.suffix for each in (tmp_path / "tasks").iterdir()} <= {".msgpack"}
+    assert not (tmp_path / "tasks").exists()
     assert in_memory.held is None
-    assert list(spilled.held.path.glob("part-*.parquet"))
+    assert len(list(spilled.held.path.glob("part-*.parquet"))) > 2
+    assert len(list(shared.held.path.glob("part-*.parquet"))) == 3
     order = ("rank", "kind", "line", "op")
     assert spilled.df.sort(order).equals(in_memory.df.sort(order))
+    assert shared.df.equals(spilled.df)
     folder = spilled.held.path
     del spilled
     assert not folder.exists()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -86,6 +87,7 @@ class _Run:
 
     function: Callable[..., Any]
     given: Sequence[tuple[Any, ...]]
+    is_kept: bool = True
     done: set[int] = field(default_factory=set)
     tries: dict[int, int] = field(default_factory=dict)
 
@@ -126,6 +128,14 @@ class FanOut:
     def is_alone(self) -> bool:
         """Whether this process works, and no other."""
         return self._is_alone
+
+    def beside(self) -> str:
+        """Return a folder in which workers that see it leave what is too large to travel; empty where there is none."""
+        return "" if self._is_alone else self._kept.beside()
+
+    def owns(self, path: Path) -> None:
+        """Take over what a worker left there: it is kept and removed as results are."""
+        self._kept.owns(path)
 
     def map(
         self,
@@ -181,14 +191,16 @@ class FanOut:
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
         until: Callable[[], bool] | None = None,
+        is_kept: bool = True,
     ) -> Iterator[tuple[int, R]]:
         """Yield the number of each call and its result as they come, in whatever order; the rest as of ``map``.
 
-        ``until`` is asked again and again whether it is enough: what has not come by then is left.
+        ``until`` is asked again and again whether it is enough: what has not come by then is left. Results that stand for what
+        does not outlive the run are not kept: ``is_kept``.
         """
-        run = _Run(function, given)
+        run = _Run(function, given, is_kept)
         self.account.tasks += len(given)
-        for index, result in self._kept.of(run.names) if self._kept.is_any else ():
+        for index, result in self._kept.of(run.names) if is_kept and self._kept.is_any else ():
             self.account.resumed += 1
             yield run.taken(index, result)
         shown = _Shown(run, title, progress)
@@ -267,7 +279,7 @@ class FanOut:
             if each.packed is None:
                 failed[each.number] = each.error or RuntimeError("an answer without a result")
             else:
-                if each.cpu_s >= KEPT_S:
+                if each.cpu_s >= KEPT_S and run.is_kept:
                     self._kept.keep(run.names[each.number], each.packed)
                 yield run.taken(each.number, each.packed)
 

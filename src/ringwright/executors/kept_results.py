@@ -12,6 +12,7 @@ from ringwright.ground.cache_folder import cache_folder
 from ringwright.ground.errors import RingwrightError
 
 FOLDER = "RINGWRIGHT_TASKS"
+LEFT = ".tables"  # of what a worker leaves beside a result
 OLD_S = 14 * 86_400.0  # what a run that was cut short left, and nobody went on with
 
 
@@ -42,6 +43,17 @@ class KeptResults:
             self._written.add(path)
             yield number, result
 
+    def beside(self) -> str:
+        """Return the folder, made; empty where nothing can be written."""
+        with suppress(OSError):
+            folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+            return str(folder())
+        return ""
+
+    def owns(self, path: Path) -> None:
+        """Take over a file that a worker left beside its result: it goes when they do."""
+        self._written.add(path)
+
     def keep(self, name: str, result: bytes) -> None:
         """Write a result."""
         path = self._path(name)
@@ -56,7 +68,7 @@ class KeptResults:
             path.unlink(missing_ok=True)
         self._written.clear()
         with suppress(OSError):
-            for left in folder().glob("*.msgpack"):
+            for left in [*folder().glob("*.msgpack"), *folder().glob(f"*{LEFT}")]:
                 if time.time() - left.stat().st_mtime > OLD_S:
                     left.unlink(missing_ok=True)
             folder().rmdir()

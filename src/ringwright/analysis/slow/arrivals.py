@@ -277,13 +277,15 @@ def _suspects(ranks: list[Row], trials: int) -> _Suspects | None:
     total = _sum(ranks, "caused_us")
     order = sorted(ranks, key=lambda row: (-row["caused_us"], row["rank"]))
     everyone = len(ranks)
-    for size in range(max(1, everyone // 4), 0, -1):
+    each = sum(row["caused_us"] > 2 * total / everyone or everyone < 4 for row in ranks)  # the first of the order
+    for size in range(min(max(1, everyone // 4), each), 0, -1):
         chosen = order[:size]
         share = _sum(chosen, "caused_us") / total if total else 0.0
+        if share < 0.5 + 0.5 * size / everyone:
+            continue
         times = sum(row["clear_count"] for row in chosen)
         chance = of_any(math.comb(everyone, size), at_least(times, trials, size / everyone))
-        is_each = all(row["caused_us"] > 2 * total / everyone or everyone < 4 for row in chosen)
-        if share >= 0.5 + 0.5 * size / everyone and chance <= CHANCE and is_each:
+        if chance <= CHANCE:
             return _Suspects(sorted(row["rank"] for row in chosen), share, times, trials, chance)
     return None
 

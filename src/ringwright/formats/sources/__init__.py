@@ -106,8 +106,8 @@ def _read_files(
     from ringwright.formats.sources.parts import apart
 
     with fan_out(executor) as fan:
-        alone = apart(told, fan, progress)
-        return read_each(alone, lambda kind, sources: _read_kind(kind, sources, events, progress))
+        told = apart(told, fan, progress)
+        return read_each(told, lambda kind, sources: _read_kind(kind, sources, events, progress))
 
 
 def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -> list[Trace]:

@@ -18,6 +18,7 @@ from typing import IO, BinaryIO
 import msgspec
 
 from ringwright.formats.sources.gate.inputs import sources_in
+from ringwright.formats.sources.gate.packed import Part
 from ringwright.formats.sources.source import Source
 from ringwright.ground import drafts
 from ringwright.ground.errors import InputError, UsageError
@@ -124,7 +125,12 @@ def _holding(opened: Callable[[], BinaryIO], held: TemporaryFolder) -> Callable[
     return again
 
 
-def _rest(source: Source, at: int) -> bytes:
+def together(part: Part) -> bytes:
+    """Return a part as it stands behind its head in a file."""
+    return len(part.head).to_bytes(8, "little") + part.head + part.table_bytes()
+
+
+def _rest(source: Source, at: int) -> Part:
     with source.open() as stream:
         stream.read(at)
-        return stream.read()
+        return Part(stream.read(int.from_bytes(stream.read(8), "little")), stream.read())

@@ -13,41 +13,57 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 import msgspec
 
 from ringwright.executors.fan_out import FanOut
+from ringwright.executors.kept_results import LEFT
 from ringwright.formats.sources import ranks
 from ringwright.formats.sources.captures import kinds_of
 from ringwright.formats.sources.gate.inputs import sources_in
-from ringwright.formats.sources.gate.packed import packed
+from ringwright.formats.sources.gate.packed import Part, packed
 from ringwright.formats.sources.kinds import kinds
-from ringwright.formats.sources.part_files import PartHead
+from ringwright.formats.sources.part_files import PartHead, together
 from ringwright.formats.sources.source import Source
 from ringwright.ground.drafts import writing
 from ringwright.ground.errors import UsageError
 from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 Told = list[tuple[Source, tuple[str, ...]]]
-IN_MEMORY_BYTES = 256 << 20  # of parts; further ones wait in a folder
+IN_MEMORY_BYTES = 256 << 20  # of tables that travelled; further ones wait in a folder
+TRAVEL_BYTES = 16 << 10  # of tables, below which they travel with their head
 
 
 class SourcePart(msgspec.Struct):
-    """What one source says: ``parsed`` by the reader of its kind, None where it has to be read with the others."""
+    """What one source says: the ``head`` of its part, None where it has to be read with the others, and its tables.
+
+    They travel, or wait in a file that whoever asked sees too.
+    """
 
     kind: str
     losses: list[tuple[str, int]]
-    parsed: bytes | None
+    head: bytes | None = None
+    tables: bytes = b""
+    file: str = ""
 
 
-def source_part(path: Path, name: str, kind: str, rank_from: str | None) -> SourcePart:
-    """Return the part of a file of a kind, under the name by which the user knows it: a task, for whoever works."""
+def source_part(path: Path, name: str, kind: str, rank_from: str | None, beside: str = "") -> SourcePart:
+    """Return the part of a file of a kind, under the name by which the user knows it: a task, for whoever works.
+
+    Large tables stay in the folder ``beside``, where there is one here.
+    """
     try:
         (source,) = sources_in(path)
         text, _ = kinds_of(replace(source, name=name))
     except OSError:  # it is gone, or another's: who reads them all says so
-        return SourcePart(kind, [], None)
-    return part_of(text, kind, rank_from)
+        return SourcePart(kind, [])
+    part = part_of(text, kind, rank_from)
+    if len(part.tables) < TRAVEL_BYTES or not beside or not Path(beside).is_dir():
+        return part
+    file = Path(beside) / f"{uuid4().hex}{LEFT}"
+    file.write_bytes(part.tables)
+    return msgspec.structs.replace(part, tables=b"", file=str(file))
 
 
 def part_of(source: Source, kind: str, rank_from: str | None = None) -> SourcePart:
@@ -57,8 +73,8 @@ def part_of(source: Source, kind: str, rank_from: str | None = None) -> SourcePa
         with ranks.named_by(rank_from):
             made = packed(parse(source, None))
     except Exception:  # noqa: BLE001 - whatever it is, it comes again where the file is read with the others
-        return SourcePart(kind, [], None)
-    return SourcePart(kind, source.losses, made)
+        return SourcePart(kind, [])
+    return SourcePart(kind, source.losses, made.head, made.table_bytes()) if made else SourcePart(kind, source.losses)
 
 
 def apart(told: Told, fan: FanOut, progress: Callable[[int], None] | None) -> Told:
@@ -73,7 +89,7 @@ def apart(told: Told, fan: FanOut, progress: Callable[[int], None] | None) -> To
     made = [*told]
     for index, number in enumerate(asked):
         source, of = told[number]
-        made[number] = replace(source, part=partial(coming.part, index)), of
+        made[number] = replace(source, part=partial(coming.part, index), fan=fan), of
         coming.sources.append(made[number][0])
     return made
 
@@ -82,24 +98,33 @@ class _Coming:
     """The parts of some sources, as they come."""
 
     def __init__(self, fan: FanOut, told: Told, progress: Callable[[int], None] | None) -> None:
-        given = [(Path(source.name).resolve(), source.name, of[0], ranks.told_pattern()) for source, of in told]
+        rank_from, beside = ranks.told_pattern(), fan.beside()
+        given = [(Path(source.name).resolve(), source.name, of[0], rank_from, beside) for source, of in told]
         self.sources: list[Source] = []
-        self._progress, self._store = progress, _PartStore()
+        self._fan, self._progress, self._store = fan, progress, _PartStore()
         self._sizes = [path.stat().st_size for path, *_ in given]
-        self._parts: dict[int, Callable[[], bytes | None]] = {}
+        self._parts: dict[int, Part | None] = {}
         self._stream = fan.stream(
             source_part, given, title=lambda path, *_: path.name, paths=[str(path) for path, *_ in given[:1]]
         )
 
-    def part(self, index: int) -> bytes | None:
+    def part(self, index: int) -> Part | None:
         """Return the part of a source, None where its reader has to read it."""
         while index not in self._parts:
             number, part = next(self._stream)
             self.sources[number].losses[:] = part.losses
-            self._parts[number] = self._store.kept(part.parsed) if part.parsed is not None else lambda: None
-            if self._progress is not None and part.parsed is not None:
+            self._parts[number] = self._taken(part)
+            if self._progress is not None and part.head is not None:
                 self._progress(self._sizes[number])
-        return self._parts[index]()
+        return self._parts[index]
+
+    def _taken(self, part: SourcePart) -> Part | None:
+        if part.head is None:
+            return None
+        if part.file:
+            self._fan.owns(Path(part.file))
+            return Part(part.head, Path(part.file)) if Path(part.file).is_file() else None
+        return Part(part.head, self._store.kept(part.tables))
 
 
 def _is_alone(source: Source, of: Sequence[str]) -> bool:
@@ -108,27 +133,23 @@ def _is_alone(source: Source, of: Sequence[str]) -> bool:
 
 
 class _PartStore:
-    """Packed parts, in memory as long as they are small, then in a folder that lives as long as anybody reads them."""
+    """Tables of parts, in memory as long as they are few, then in a folder that lives as long as this."""
 
     def __init__(self) -> None:
         self._held, self._count = 0, 0
         self._folder: TemporaryFolder | None = None
 
-    def kept(self, data: bytes) -> Callable[[], bytes]:
-        """Keep a part; return what gives it back."""
-        self._held += len(data)
+    def kept(self, tables: bytes) -> bytes | Path:
+        """Keep tables; return them, or where they are."""
+        self._held += len(tables)
         if self._held <= IN_MEMORY_BYTES:
-            return lambda: data
+            return tables
         folder = self._folder = self._folder or TemporaryFolder()
-        path = folder.path / f"{self._count:07}.part"
+        path = folder.path / f"{self._count:07}{LEFT}"
         self._count += 1
         with writing(folder.path, room=ROOM):
-            path.write_bytes(data)
-        return lambda: _read(path, folder)
-
-
-def _read(path: Path, _held: TemporaryFolder) -> bytes:
-    return path.read_bytes()
+            path.write_bytes(tables)
+        return path
 
 
 @cache
@@ -143,7 +164,7 @@ def parts(told: Told) -> Iterator[tuple[PartHead, Callable[[], BinaryIO]]]:
     files: set[str] = set()
     for source, of in told:
         if source.part is not None and (part := source.part()) is not None:
-            yield PartHead(source.name, of[0], source.losses), partial(io.BytesIO, part)
+            yield PartHead(source.name, of[0], source.losses), partial(_opened, part)
             continue
         file = Path(source.name.partition("!")[0])  # of an archive all that it holds
         if not file.is_file():
@@ -151,6 +172,10 @@ def parts(told: Told) -> Iterator[tuple[PartHead, Callable[[], BinaryIO]]]:
         if str(file) not in files:
             files.add(str(file))
             yield PartHead(str(file), "", []), partial(_bytes, file)
+
+
+def _opened(part: Part) -> BinaryIO:
+    return io.BytesIO(together(part))
 
 
 def _bytes(file: Path) -> BinaryIO:

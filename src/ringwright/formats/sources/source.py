@@ -7,7 +7,11 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from ringwright.executors.fan_out import FanOut
+    from ringwright.formats.sources.gate.packed import Part
 
 BOMB_RATIO = 500
 BOMB_FLOOR = 1 << 30
@@ -30,7 +34,8 @@ class Source:
     is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
     peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
     file: Path | None = None  # where it lies, of what was unpacked
-    part: Callable[[], bytes | None] | None = None  # what its reader made of it elsewhere, packed; None: it did not
+    part: Callable[[], Part | None] | None = None  # what its reader made of it elsewhere, packed; None: it did not
+    fan: FanOut | None = None  # who made that, and does more
     kinds: tuple[str, ...] | None = None  # of which recordings it is, where that is known already
 
     def head(self, size_bytes: int) -> bytes:

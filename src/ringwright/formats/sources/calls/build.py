@@ -40,34 +40,34 @@ def read_process(source: Source, progress: Callable[[int], None] | None = None) 
     return process
 
 
-@dataclass
+@dataclass(frozen=True)
 class PlacedProcess:
-    """A process in its job: ``number`` by when it began, ``shift_ns`` to the job's origin, the communicators of its groups."""
+    """What a job decides of a process's rows: ``number`` by when it came, ``shift_ns`` to the job's origin, the communicators."""
 
     number: int
-    process: CallsFile
+    rank: int | None
+    host: str | None
+    pid: int | None
+    name: str  # of the file
     shift_ns: int
     communicators: dict[int, int]  # by its own numbers
-
-    @property
-    def host(self) -> str | None:
-        """The host's name."""
-        return str(self.process.head.get("host", "")) or None
+    others: list[Row]  # rows that are neither calls nor steps
 
 
 def placed(gathered: Gathered, number: int, process: CallsFile, life: int, origin_ns: int) -> PlacedProcess:
-    """Return a process with what the job decides of it; its groups, its device and what was refused go to ``gathered``."""
-    at = PlacedProcess(number, process, process.offset_ns - origin_ns, {})
-    gathered.device(process.rank, at.host, process.head.get("pid"), process.head.get("local_rank"))
+    """Return what the job decides of a process; its groups, its device and what was refused go to ``gathered``."""
+    host, shift_ns = str(process.head.get("host", "")) or None, process.offset_ns - origin_ns
+    gathered.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))
     if process.head.get("library"):
         gathered.release(str(process.head["library"]))
     for line in process.strange:
         gathered.note(process.name, "refused", _STRANGE, at=line)
     gathered.note(process.name, "refused", _STRANGE, max(0, process.strangers - len(process.strange)))
-    for own, group in _own_groups(process):
-        if own in process.used:
-            at.communicators[own] = _communicator(gathered, process, life, group)
-    return at
+    communicators = {
+        own: _communicator(gathered, process, life, group) for own, group in _own_groups(process) if own in process.used
+    }
+    about = (process.rank, host, process.head.get("pid"), process.name)
+    return PlacedProcess(number, *about, shift_ns, communicators, _others(process, shift_ns))
 
 
 def frame_of(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None) -> pl.LazyFrame:
@@ -75,7 +75,7 @@ def frame_of(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None) -> 
 
     ``turn`` is which process a row is of, in that order.
     """
-    told = [(at.number, row) for at in processes for row in _others(at.process, at.shift_ns)]
+    told = [(at.number, row) for at in processes for row in at.others]
     numbers = pl.Series("process", [number for number, _ in told], pl.Int32)
     others = rows("events", [row for _, row in told]).with_columns(numbers).lazy()
     parts = [others] if calls is None else [_of_job(processes, calls), others]
@@ -98,10 +98,10 @@ def _about(processes: Sequence[PlacedProcess], kinds: dict[str, Any]) -> pl.Data
     columns = {
         "process": [at.number for at in processes],
         "turn": range(len(processes)),
-        "rank": [at.process.rank for at in processes],
+        "rank": [at.rank for at in processes],
         "host": [at.host for at in processes],
-        "pid": [at.process.head.get("pid") for at in processes],
-        "file": [at.process.name for at in processes],
+        "pid": [at.pid for at in processes],
+        "file": [at.name for at in processes],
         "clock": [f"host:{at.host}" for at in processes],
     }
     return fitted(columns, {"process": pl.Int32, "turn": pl.Int32, **kinds})
@@ -172,6 +172,7 @@ def prepare(process: CallsFile) -> None:
             (pl.col(name) if name in told.columns else pl.lit(None)).cast(kind).alias(name)
             for name, kind in kinds.items()
         )
+        process.height = process.rows.height
     process.calls, process.ends, process.steps = [], [], []
 
 

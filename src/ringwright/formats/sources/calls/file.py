@@ -107,6 +107,7 @@ class CallsFile:
     calls: list[pl.DataFrame] = field(default_factory=list)  # and the number of the line
     ends: list[pl.DataFrame] = field(default_factory=list)
     rows: pl.DataFrame | None = None  # made of them and of the steps, once the whole file is there
+    height: int = 0  # of the rows
     used: list[int] = field(default_factory=list)  # communicators of the rows
     first_ns: int | None = None  # when the first call began
     first_step_ns: int | None = None  # and the first step

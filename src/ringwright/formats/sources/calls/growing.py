@@ -52,7 +52,7 @@ class GrowingCalls:
     def trace(self, names: list[str]) -> Trace:
         """Return the Trace of what has come so far; InputError where no line is of the format."""
         order = [name for name in names if name in self._files]
-        whole = made(names, (self._own(self._files[name]) for name in order))
+        whole = made(names, ((self._own(self._files[name]), None) for name in order))
         self.reached = reached(whole)
         return whole
 

@@ -7,53 +7,58 @@ Ranks that a process manager started again are told apart: a second life has com
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.calls.build import KIND, PlacedProcess, frame_of, placed, read_process
+from ringwright.formats.sources.calls.batches import EventBatches
+from ringwright.formats.sources.calls.build import KIND, placed, read_process
 from ringwright.formats.sources.calls.file import CallsFile
-from ringwright.formats.sources.gate.packed import parsed
+from ringwright.formats.sources.gate.packed import head_alone
 from ringwright.formats.sources.gate.temporary import Store
 from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
-from ringwright.ground.trace_tables import conformed
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from ringwright.executors.fan_out import FanOut
+    from ringwright.formats.sources.gate.packed import Part
     from ringwright.formats.sources.source import Source
     from ringwright.model.trace import Trace
 
 _MOST_WORLD = 1 << 20
-MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 
 
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
 
-    def files() -> Iterator[CallsFile]:
+    def files() -> Iterator[tuple[CallsFile, Part | None]]:
         for source in sources:
-            process = parsed(source, read_process, progress)
+            part = source.part() if source.part is not None else None
+            process = head_alone(part, read_process, source.name) if part else read_process(source, progress)
             process.losses = source.losses
-            yield process
+            yield process, part
 
-    return made([source.name for source in sources], files())
+    fan = next((source.fan for source in sources if source.fan is not None), None)
+    return made([source.name for source in sources], files(), fan)
 
 
-def made(names: list[str], files: Iterable[CallsFile]) -> Trace:
-    """Return the Trace of prepared files, which are used up; InputError where none holds a line of the format."""
+def made(names: list[str], files: Iterable[tuple[CallsFile, Part | None]], fan: FanOut | None = None) -> Trace:
+    """Return the Trace of prepared files, which are used up; InputError where none holds a line of the format.
+
+    Of one whose rows wait in a part only the head is looked at here.
+    """
     gathered = Gathered(KIND)
     processes: list[CallsFile] = []
-    batches = _Batches()
-    for process in files:
+    batches = EventBatches(fan)
+    for process, part in files:
         gathered.damage(process.name, process.losses)
         _account(gathered, process)
         if process.head or process.first_ns is not None:
             processes.append(process)
-            batches.add(process)
+            batches.add(process, part)
             gathered.inputs.append(process.name)
-    batches.close()
     if not processes:
         remedy = "ringwright run -- torchrun train.py writes such files"
         raise InputError("no calls file", where=", ".join(names[:3]), remedy=remedy)
@@ -64,54 +69,6 @@ def made(names: list[str], files: Iterable[CallsFile]) -> Trace:
         for process, life in zip(processes, lives(processes), strict=True)
     ]
     return _trace(gathered, processes, batches.events(at), origin_ns, batches.store)
-
-
-class _Batches:
-    """Processes in the order they come, the rows of many together, each with the number of its process."""
-
-    def __init__(self) -> None:
-        self.store = Store(MOST_ROWS)
-        self.number: dict[int, int] = {}  # of a process, by its identity
-        self._tables: list[pl.DataFrame] = []
-        self._batches: list[tuple[pl.LazyFrame | None, int]] = []  # and up to which process
-        self._height = self._total = 0
-        self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
-
-    def add(self, process: CallsFile) -> None:
-        """Take a process, with its rows."""
-        import polars as pl
-
-        for number, group in process.groups.items():  # ranks of a group list the same members: kept once
-            process.groups[number] = group._replace(members=self._members.setdefault(group.members, group.members))
-        number = self.number[id(process)] = len(self.number)
-        if process.rows is not None:
-            self._tables.append(process.rows.with_columns(pl.lit(number, pl.Int32).alias("process")))
-            self._height += process.rows.height
-            process.rows = None
-        if self._height >= MOST_ROWS:
-            self.close()
-
-    def close(self) -> None:
-        """Put the open batch by."""
-        import polars as pl
-
-        table = self.store.keep(pl.concat(self._tables)) if self._tables else None
-        self._batches.append((table, len(self.number)))
-        self._total += self._height
-        self._tables, self._height = [], 0
-
-    def events(self, processes: Sequence[PlacedProcess]) -> pl.LazyFrame:
-        """Return the events of all: of few rows in the order of the processes, else batch by batch, by communicator."""
-        import polars as pl
-
-        frames, begin = [], 0
-        for table, end in self._batches:
-            here = [at for at in processes if begin <= at.number < end]
-            is_whole, begin = self._total <= MOST_ROWS, end
-            whole = frame_of(here, table).sort("turn" if is_whole else "communicator", maintain_order=True)
-            made = conformed("events", whole).collect()
-            frames.append(made.lazy() if is_whole else self.store.keep(made))
-        return pl.concat(frames)
 
 
 def _account(gathered: Gathered, process: CallsFile) -> None:

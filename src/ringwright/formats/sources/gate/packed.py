@@ -1,6 +1,7 @@
 """What a reader made of one source, as bytes and back: plain values, tables, and arrays of numbers. Nothing in them can run.
 
-Decoding checks every value against the type that the reader declares, so that the bytes of others are plain data, or refused.
+Tables lie apart from the head that names them: who joins many parts reads heads, and leaves the rows to others. Decoding checks
+every value against the type that the reader declares, so that the bytes of others are plain data, or refused.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin
 
 import msgspec
@@ -22,6 +26,25 @@ if TYPE_CHECKING:
 
 _DAMAGE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _MOST_ROWS = 1 << 31
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a reader made of a source: the head, and the tables that it names, or the file that they wait in."""
+
+    head: bytes
+    tables: bytes | Path = b""
+
+    def table_bytes(self) -> bytes:
+        """Return the tables."""
+        return self.tables if isinstance(self.tables, bytes) else self.tables.read_bytes()
+
+
+class TableSpan(msgspec.Struct, array_like=True):
+    """Where a table lies among the tables of a part."""
+
+    begin: int
+    size: int
 
 
 class PackedColumn(msgspec.Struct, array_like=True):
@@ -51,25 +74,34 @@ class PackedArray(msgspec.Struct, array_like=True):
 
 def parsed(source: Source, parse: Callable[..., Any], progress: Callable[[int], None] | None) -> Any:
     """Return what ``parse`` makes of a source, here, or what it made of it elsewhere."""
-    data = source.part() if source.part is not None else None
-    if data is None:
-        return parse(source, progress)
-    named = parse.__annotations__["return"]
-    return unpacked(data, getattr(sys.modules[parse.__module__], named), source.name)
+    part = source.part() if source.part is not None else None
+    return parse(source, progress) if part is None else whole(part, parse, source.name)
 
 
-def packed(value: object) -> bytes | None:
+def whole(part: Part, parse: Callable[..., Any], name: str) -> Any:
+    """Return what ``parse`` made of a source, of its part; InputError where that holds nothing of the kind."""
+    return _unpacked(part, part.table_bytes(), parse, name)
+
+
+def head_alone(part: Part, parse: Callable[..., Any], name: str) -> Any:
+    """Return the same with empty tables, which are not looked at."""
+    return _unpacked(part, None, parse, name)
+
+
+def packed(value: object) -> Part | None:
     """Return a value as bytes; None for one that holds what cannot travel (a number beyond 64 bits, half a character)."""
+    tables = bytearray()
     try:
-        return msgspec.msgpack.encode(value, enc_hook=_plain)
+        head = msgspec.msgpack.encode(value, enc_hook=partial(_plain, tables))
     except (*_DAMAGE, TypeError, NotImplementedError):
         return None
+    return Part(head, bytes(tables))
 
 
-def unpacked(data: bytes, kind: Any, name: str) -> Any:
-    """Return the value of a type that bytes hold; InputError, with the name of their source, where they hold none."""
+def _unpacked(part: Part, tables: bytes | None, parse: Callable[..., Any], name: str) -> Any:
+    kind = getattr(sys.modules[parse.__module__], parse.__annotations__["return"])
     try:
-        return msgspec.msgpack.decode(data, type=kind, dec_hook=_made)
+        return msgspec.msgpack.decode(part.head, type=kind, dec_hook=partial(_made, tables))
     except _DAMAGE as error:
         raise InputError(
             f"its part is damaged, or of another release: {str(error)[:160]}",
@@ -78,11 +110,14 @@ def unpacked(data: bytes, kind: Any, name: str) -> Any:
         ) from error
 
 
-def _plain(value: Any) -> object:
+def _plain(tables: bytearray, value: Any) -> object:
     if isinstance(value, array):
         return PackedArray(value.typecode, value.tobytes())
     if type(value).__module__.startswith("polars"):
-        return PackedTable(value.height, [_column(value[name]) for name in value.columns])
+        made = msgspec.msgpack.encode(PackedTable(value.height, [_column(value[name]) for name in value.columns]))
+        span = TableSpan(len(tables), len(made))
+        tables += made
+        return span
     if type(value).__module__ == "numpy":
         import numpy as np
 
@@ -113,7 +148,7 @@ def _column(series: pl.Series) -> PackedColumn:
     return PackedColumn(series.name, kind, plain.fill_null(0).to_numpy().tobytes(), known, [])
 
 
-def _made(kind: Any, value: Any) -> Any:
+def _made(tables: bytes | None, kind: Any, value: Any) -> Any:
     of = get_origin(kind) or kind
     if of is array:
         given = msgspec.convert(value, PackedArray)
@@ -121,7 +156,7 @@ def _made(kind: Any, value: Any) -> Any:
         made.frombytes(given.values)
         return made
     if of.__module__.startswith("polars"):
-        return _table(msgspec.convert(value, PackedTable))
+        return _table(tables, msgspec.convert(value, TableSpan))
     if of.__module__ == "numpy":
         return _array(msgspec.convert(value, PackedArray))
     raise NotImplementedError(str(kind))
@@ -136,9 +171,12 @@ def _array(given: PackedArray) -> np.ndarray[Any, Any]:
         raise ValueError(f"an array of {str(given.kind)[:40]}") from error
 
 
-def _table(given: PackedTable) -> pl.DataFrame:
+def _table(tables: bytes | None, span: TableSpan) -> pl.DataFrame:
     import polars as pl
 
+    if tables is None:
+        return pl.DataFrame()
+    given = msgspec.msgpack.decode(memoryview(tables)[span.begin : span.begin + span.size], type=PackedTable)
     if not 0 <= given.height < _MOST_ROWS:
         raise ValueError(f"a table of {given.height} rows")
     return pl.DataFrame([_series(each, given.height) for each in given.columns])

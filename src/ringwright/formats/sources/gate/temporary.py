@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.ground.drafts import writing
@@ -27,9 +29,21 @@ class Store:
         if self._held + frame.height <= self._most:
             self._held += frame.height
             return frame.lazy()
-        self.folder = self.folder or TemporaryFolder()
-        path = self.folder.path / f"part-{self._parts:05}.parquet"
-        self._parts += 1
-        with writing(self.folder.path, room=ROOM):
+        path = self._next()
+        with writing(path.parent, room=ROOM):
             frame.write_parquet(path, compression="lz4")
         return pl.scan_parquet(path, glob=False)
+
+    def take(self, file: Path) -> pl.LazyFrame:
+        """Take over a file of rows that another process wrote."""
+        import polars as pl
+
+        path = self._next()
+        with writing(path.parent, room=ROOM):
+            shutil.move(file, path)
+        return pl.scan_parquet(path, glob=False)
+
+    def _next(self) -> Path:
+        self.folder = self.folder or TemporaryFolder()
+        self._parts += 1
+        return self.folder.path / f"part-{self._parts:05}.parquet"
