@@ -242,6 +242,19 @@ def test_a_run_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, kept: Pat
     assert not kept.exists()
 
 
+def test_a_result_that_a_failing_machine_cut_is_made_again(tmp_path: Path, kept: Path) -> None:
+    results = kept_results.KeptResults()
+    results.keep("whole", b"result")
+    results.keep("cut", b"result")
+    results.keep("empty", b"result")
+    (kept / "cut.msgpack").write_bytes((kept / "cut.msgpack").read_bytes()[:-1])
+    (kept / "empty.msgpack").write_bytes(b"")
+    again = kept_results.KeptResults()
+    assert [*again.of(["cut", "whole", "empty", "never"])] == [(1, b"result")]
+    results.forget()
+    assert not kept.exists()
+
+
 # ------------------------------------------------------------------------------------------------------------- names
 def test_a_name_is_made_of_content(tmp_path: Path) -> None:
     file = tmp_path / "table"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringwright.executors import fan_out as fan_outs
 from ringwright.executors.fan_out import fan_out
 from ringwright.formats.sources import read
 from ringwright.formats.sources.calls import batches, read_calls
@@ -265,11 +266,9 @@ def test_calls_in_flight_when_a_job_is_ended_hang_nobody(tmp_path: Path) -> None
         assert [culprit["ranks"] for culprit in hang(read(tmp_path))] == expected
 
 
-def test_the_rows_of_many_processes_wait_in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is read is the same, in another order; only what a few processes made is in memory at a time.
-
-    Several workers leave what they read beside each other and write the batches; whoever asks looks at heads alone.
-    """
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a job of six ranks whose rows are many."""
     (job := tmp_path / "job").mkdir()
     for rank in range(6):
         lines = [
@@ -280,12 +279,22 @@ def test_the_rows_of_many_processes_wait_in_a_folder(monkeypatch: pytest.MonkeyP
             ["r", None, 10**6, f"rank {rank} gives up"],
         ]
         (job / f"calls.n1.{rank}.jsonl").write_bytes(text(*lines))
-    in_memory = read(str(job))
-    monkeypatch.setattr(batches, "MOST_ROWS", 2000)
     monkeypatch.setenv("RINGWRIGHT_TASKS", str(tmp_path / "tasks"))
-    spilled = read(str(job), executor="local:1")
+    return job
+
+
+def test_the_rows_of_many_processes_wait_in_a_folder(
+    large: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is read is the same, in another order; only what a few processes made is in memory at a time.
+
+    Several workers leave what they read beside each other and write the batches; whoever asks looks at heads alone.
+    """
+    in_memory = read(str(large))
+    monkeypatch.setattr(batches, "MOST_ROWS", 2000)
+    spilled = read(str(large), executor="local:1")
     with fan_out("local:2") as fan:
-        shared = read(str(job), executor=fan)
+        shared = read(str(large), executor=fan)
         assert fan.account.tasks == 6 + 3
         assert {each.suffix for each in (tmp_path / "tasks").iterdir()} <= {".msgpack"}
     assert not (tmp_path / "tasks").exists()
@@ -298,6 +307,31 @@ def test_the_rows_of_many_processes_wait_in_a_folder(monkeypatch: pytest.MonkeyP
     folder = spilled.held.path
     del spilled
     assert not folder.exists()
+
+
+def test_a_reading_that_was_cut_short_goes_on_where_it_was(
+    large: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What workers had left by then is taken over; a file of it that is gone is read again."""
+    monkeypatch.setattr(fan_outs, "KEPT_S", 0.0)
+    whole, seen = read(str(large), executor="local:1"), []
+
+    def stop(size_bytes: int) -> None:
+        seen.append(size_bytes)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), fan_out("local:2") as fan:
+        read(str(large), executor=fan, progress=stop)
+    left = [*(tmp_path / "tasks").glob("*.tables")]
+    assert len(left) >= 4
+    left[0].unlink()
+    with fan_out("local:2") as fan:
+        assert read(str(large), executor=fan).df.equals(whole.df)
+        assert fan.account.resumed >= 4
+    never_told = [*(tmp_path / "tasks").glob("*")]  # what a worker wrote when it was ended
+    assert {each.suffix for each in never_told} <= {".tables"}
+    assert len(never_told) <= 2 + 4
 
 
 @pytest.mark.parametrize(

@@ -373,12 +373,14 @@ class _Begun:
         return [(future, self.calls.pop(future)[0]) for future in ended if future in self.calls]
 
     def late(self, deadline_s: float | None) -> list[tuple[list[int], str]]:
-        """Take back the calls that have run for too long."""
+        """Take back the calls that have run for too long for as many tasks."""
         if deadline_s is None:
             return []
         now = time.monotonic()
         running = [
-            future for future, (_, since) in self.calls.items() if now - since > deadline_s and not future.done()
+            future
+            for future, (indexes, since) in self.calls.items()
+            if now - since > deadline_s * len(indexes) and not future.done()
         ]
         late = []
         for future in running:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ringwright.ground import drafts
 from ringwright.ground.cache_folder import cache_folder
-from ringwright.ground.errors import RingwrightError
 
 FOLDER = "RINGWRIGHT_TASKS"
 LEFT = ".tables"  # of what a worker leaves beside a result
@@ -37,11 +38,12 @@ class KeptResults:
         for number, name in enumerate(names):
             path = self._path(name)
             try:
-                result = path.read_bytes()
-            except OSError:
+                digest, result = struct.unpack("<I", (data := path.read_bytes())[:4])[0], data[4:]
+            except (OSError, struct.error):
                 continue
             self._written.add(path)
-            yield number, result
+            if digest == zlib.crc32(result):
+                yield number, result
 
     def beside(self) -> str:
         """Return the folder, made; empty where nothing can be written."""
@@ -55,11 +57,13 @@ class KeptResults:
         self._written.add(path)
 
     def keep(self, name: str, result: bytes) -> None:
-        """Write a result."""
+        """Write a result: no wait for the disk, a machine that fails costs what the digest does not fit."""
         path = self._path(name)
-        with suppress(OSError, RingwrightError):
+        draft = path.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            drafts.write(path, result)
+            draft.write_bytes(struct.pack("<I", zlib.crc32(result)) + result)
+            draft.replace(path)
             self._written.add(path)
 
     def forget(self) -> None:

@@ -32,7 +32,7 @@ from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 Told = list[tuple[Source, tuple[str, ...]]]
 IN_MEMORY_BYTES = 256 << 20  # of tables that travelled; further ones wait in a folder
-TRAVEL_BYTES = 16 << 10  # of tables, below which they travel with their head
+TRAVEL_BYTES = 2 << 10  # of tables, below which they travel with their head
 
 
 class SourcePart(msgspec.Struct):
