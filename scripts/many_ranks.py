@@ -1,6 +1,6 @@
-"""A job of many ranks, summarised as a user would: wall and processor time, what the coordinator has of it, the peak of memory.
+"""A job of many ranks, read, then summarised as a user would: wall and processor time, who has it, the peak of memory.
 
-    .venv/bin/python scripts/many_ranks.py 100 1000 10240 --steps 330 --folder DIR --record benchmarks/many-ranks.json
+    .venv/bin/python scripts/many_ranks.py 100 1000 10240 --steps 370 --folder DIR --record benchmarks/many-ranks.json
 
 A hundredth of the files are damaged or missing, and one rank is late in every step. Not part of CI.
 """
@@ -24,6 +24,16 @@ from ringwright_lab.testing.many_ranks import ManyRanks
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 COMMAND = [str(Path(sys.executable).parent / "ringwright"), "summary", "--json"]
+READ = """
+import json, sys, time
+import ringwright
+from ringwright.executors.fan_out import fan_out
+began_s, began_cpu_s = time.monotonic(), time.process_time()
+with fan_out(sys.argv[2]) as fan:
+    ringwright.read(sys.argv[1], executor=fan)
+    asking_cpu_s = time.process_time() - began_cpu_s
+print(json.dumps({"wall_s": time.monotonic() - began_s, "asking_cpu_s": asking_cpu_s, **fan.account.document()}))
+"""
 
 
 def main() -> int:
@@ -52,6 +62,8 @@ def measured(world: int, steps: int, executor: str, folder: Path) -> dict[str, A
     job = ManyRanks(world, steps, late_rank=late, damaged=odd, missing=odd)
     files = job.write(folder)
     size_bytes = sum(each.stat().st_size for each in files)
+    read = json.loads(subprocess.check_output([sys.executable, "-c", READ, str(folder), executor]))
+    share = read["asking_cpu_s"] / (read["asking_cpu_s"] + read["cpu_s"])
     with tempfile.TemporaryFile() as out:
         began_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         asked = subprocess.Popen([*COMMAND, str(folder), "--executor", executor], stdout=out)
@@ -71,6 +83,10 @@ def measured(world: int, steps: int, executor: str, folder: Path) -> dict[str, A
         "size_gb": round(size_bytes / 1e9, 2),
         "code": code,
         "calls": calls,
+        "read_wall_s": round(read["wall_s"], 1),
+        "read_workers_cpu_s": round(read["cpu_s"], 1),
+        "read_asking_cpu_s": round(read["asking_cpu_s"], 1),
+        "read_asking_share": round(share, 4),
         "wall_s": round(wall_s, 1),
         "cpu_s": round(cpu_s, 1),
         "workers_cpu_s": worked.get("cpu_s"),
