@@ -17,6 +17,7 @@ from ringwright.executors.fan_out import fan_out
 from ringwright.formats.sources import read
 from ringwright.formats.sources.calls import batches, read_calls
 from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.parts import source_part
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 
@@ -296,7 +297,7 @@ def test_the_rows_of_many_processes_wait_in_a_folder(
     with fan_out("local:2") as fan:
         shared = read(str(large), executor=fan)
         assert fan.account.tasks == 6 + 3
-        assert {each.suffix for each in (tmp_path / "tasks").iterdir()} <= {".msgpack"}
+        assert {each.suffix for each in (tmp_path / "tasks").iterdir()} <= {".msgpack", ".asks"}
     assert not (tmp_path / "tasks").exists()
     assert in_memory.held is None
     assert len(list(spilled.held.path.glob("part-*.parquet"))) > 2
@@ -307,6 +308,19 @@ def test_the_rows_of_many_processes_wait_in_a_folder(
     folder = spilled.held.path
     del spilled
     assert not folder.exists()
+
+
+def test_where_nothing_can_be_left_rows_travel(large: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker that does not see the folder of who asks, and one who asks that can write none."""
+    file = next(large.iterdir())
+    asks = tmp_path / "asks"
+    asks.touch()
+    assert source_part(file, file.name, "calls", None, str(tmp_path / "of another machine")).tables
+    left = source_part(file, file.name, "calls", None, str(asks))
+    assert (left.tables, Path(left.file).parent) == (b"", tmp_path)
+    whole = read(str(large), executor="local:1")
+    monkeypatch.setenv("RINGWRIGHT_TASKS", str(file / "no folder"))
+    assert read(str(large), executor="local:2").df.equals(whole.df)
 
 
 def test_a_reading_that_was_cut_short_goes_on_where_it_was(

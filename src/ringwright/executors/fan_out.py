@@ -130,7 +130,7 @@ class FanOut:
         return self._is_alone
 
     def beside(self) -> str:
-        """Return a folder in which workers that see it leave what is too large to travel; empty where there is none."""
+        """Return a file: beside it workers that see it leave what is too large to travel; empty where there is none."""
         return "" if self._is_alone else self._kept.beside()
 
     def owns(self, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import time
 import zlib
@@ -46,10 +47,13 @@ class KeptResults:
                 yield number, result
 
     def beside(self) -> str:
-        """Return the folder, made; empty where nothing can be written."""
+        """Return a file in the folder, of this machine's name: who sees it sees the folder; empty where none can be written."""
+        seen = folder() / f"{socket.gethostname()}.asks"
         with suppress(OSError):
             folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-            return str(folder())
+            seen.touch()
+            self._written.add(seen)
+            return str(seen)
         return ""
 
     def owns(self, path: Path) -> None:

@@ -51,7 +51,7 @@ class SourcePart(msgspec.Struct):
 def source_part(path: Path, name: str, kind: str, rank_from: str | None, beside: str = "") -> SourcePart:
     """Return the part of a file of a kind, under the name by which the user knows it: a task, for whoever works.
 
-    Large tables stay in the folder ``beside``, where there is one here.
+    Large tables stay beside the file ``beside``, where that is seen from here.
     """
     try:
         (source,) = sources_in(path)
@@ -59,9 +59,9 @@ def source_part(path: Path, name: str, kind: str, rank_from: str | None, beside:
     except OSError:  # it is gone, or another's: who reads them all says so
         return SourcePart(kind, [])
     part = part_of(text, kind, rank_from)
-    if len(part.tables) < TRAVEL_BYTES or not beside or not Path(beside).is_dir():
+    if len(part.tables) < TRAVEL_BYTES or not beside or not Path(beside).is_file():
         return part
-    file = Path(beside) / f"{uuid4().hex}{LEFT}"
+    file = Path(beside).with_name(f"{uuid4().hex}{LEFT}")
     file.write_bytes(part.tables)
     return msgspec.structs.replace(part, tables=b"", file=str(file))
 
