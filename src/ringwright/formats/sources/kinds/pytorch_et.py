@@ -7,6 +7,7 @@ from ringwright.formats.sources.kinds import KEYS, NO, has, of_others
 WHAT = "PyTorch execution trace"
 RANK = 90
 READER = "ringwright.formats.sources.pytorch_et:read_pytorch_et"
+PARSER = "ringwright.formats.sources.pytorch_et.reader:read_source"
 
 
 def looks_like(head: bytes, _name: str) -> int:

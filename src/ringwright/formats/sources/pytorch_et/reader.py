@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.c10d import POINTWISE, ROOTED, sizes
-from ringwright.formats.sources.members import Member, whole
+from ringwright.formats.sources.gate.packed import parsed
+from ringwright.formats.sources.members import Member, members, whole
 from ringwright.formats.sources.pytorch_et.calls import CommsNode, InitGroup, call_of, groups_of, label_of
-from ringwright.formats.sources.pytorch_et.document import Document, DocumentError, link_of, node_of, parse
+from ringwright.formats.sources.pytorch_et.document import DocumentError, link_of, node_of, parse
 from ringwright.formats.sources.ranks import rank_in_name, world_of
 from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.errors import InputError
@@ -30,8 +31,15 @@ class _File:
     """One rank's file, read."""
 
     name: str
+    title: str
     rank: int | None = None
     pid: int | None = None
+    schema: str = ""
+    nodes: int = 0
+    broken: int = 0  # nodes without id and name
+    strange: int = 0  # nodes of calls whose arguments are of no known order
+    cut: str = ""  # why the rest is not read
+    refused: str = ""  # why nothing is
     groups: list[InitGroup] = field(default_factory=list)
     calls: list[tuple[CommsNode, str, str]] = field(default_factory=list)  # with layer and phase
     waits: int = 0
@@ -43,18 +51,30 @@ class _File:
         return next((g for g in self.groups if call.group and call.group in (g.name, g.backend)), None)
 
 
+@dataclass
+class EtSource:
+    """What one source holds: a file, or the files of its tar."""
+
+    files: list[_File] = field(default_factory=list)
+    losses: list[tuple[str, int]] = field(default_factory=list)
+
+
 def read_pytorch_et(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's execution traces; InputError where none could be read, with the schema found."""
     gathered = Gathered(KIND)
     files: list[_File] = []
     refusals: list[str] = []
-    for member in gathered.members(sources, progress):
-        try:
-            files.append(_read(gathered, member))
-        except DocumentError as error:
-            refusals.append(f"{member.title}: {error.args[0]}")
-            gathered.note(member.name, "refused", error.args[0])
-            gathered.lose(f"{member.name}: {error.args[0]}")
+    for source in sources:
+        read = parsed(source, read_source, progress)
+        for file in read.files:
+            if file.refused:
+                refusals.append(f"{file.title}: {file.refused}")
+                gathered.note(file.name, "refused", file.refused)
+                gathered.lose(f"{file.name}: {file.refused}")
+            else:
+                files.append(file)
+                _account(gathered, file)
+        gathered.damage(source.name, read.losses)
     if not files:
         raise InputError(
             f"no PyTorch execution trace: {refusals[0] if refusals else 'no file holds one'}",
@@ -70,37 +90,49 @@ def read_pytorch_et(sources: list[Source], *, progress: Callable[[int], None] | 
     return gathered.trace(world=world, library=None)
 
 
-def _read(gathered: Gathered, member: Member) -> _File:
+def read_source(source: Source, progress: Callable[[int], None] | None = None) -> EtSource:
+    """Return the calls and groups of a source's files; what is no execution trace says why."""
+    read, before = EtSource(), len(source.losses)
+    for member in members(source, progress):
+        try:
+            read.files.append(_read(member))
+        except DocumentError as error:
+            read.files.append(_File(member.name, member.title, refused=str(error.args[0])))
+    read.losses = source.losses[before:]
+    return read
+
+
+def _read(member: Member) -> _File:
     """Return one file's calls and groups; DocumentError where it is no execution trace."""
     document = parse(whole(member))
-    file = _File(member.name, pid=whole_number(document.pid))
+    file = _File(member.name, member.title, pid=whole_number(document.pid), schema=document.schema or "")
+    file.nodes, file.cut = len(document.nodes), document.cut or ""
     around: dict[int, tuple[str, int | None]] = {}
-    broken = 0
     wanted = []
     for raw in document.nodes:
         link = link_of(raw)
         if link is None:
-            broken += 1
+            file.broken += 1
             continue
         around[link.id] = link.name, link.parent if link.parent is not None else link.ctrl_deps
         if any(name in bytes(raw) for name in _WANTED):
             wanted.append((link.name, raw))
     for name, raw in wanted:
-        if not _take(file, name, node_of(raw), around):
-            gathered.note(member.name, "refused", "record_param_comms with arguments of no known order")
-    gathered.inputs.append(member.name)
-    gathered.note(member.name, "understood", "nodes", len(document.nodes) - broken - file.waits)
-    gathered.note(member.name, "refused", "a node without id and name", broken)
-    gathered.note(member.name, "other", "wait and init, no collectives", file.waits)
-    gathered.claim("PyTorch ET schema", document.schema or "not named", member.name)
-    _say_cut(gathered, member, document)
+        file.strange += not _take(file, name, node_of(raw), around)
     return file
 
 
-def _say_cut(gathered: Gathered, member: Member, document: Document) -> None:
-    if document.cut:
-        gathered.lose(f"{member.name}: {len(document.nodes)} nodes read, the rest not: {document.cut}")
-        gathered.note(member.name, "refused", f"the rest is not read: {document.cut}")
+def _account(gathered: Gathered, file: _File) -> None:
+    """Note what was read of a file, and what not."""
+    gathered.note(file.name, "refused", "record_param_comms with arguments of no known order", file.strange)
+    gathered.inputs.append(file.name)
+    gathered.note(file.name, "understood", "nodes", file.nodes - file.broken - file.waits)
+    gathered.note(file.name, "refused", "a node without id and name", file.broken)
+    gathered.note(file.name, "other", "wait and init, no collectives", file.waits)
+    gathered.claim("PyTorch ET schema", file.schema or "not named", file.name)
+    if file.cut:
+        gathered.lose(f"{file.name}: {file.nodes} nodes read, the rest not: {file.cut}")
+        gathered.note(file.name, "refused", f"the rest is not read: {file.cut}")
 
 
 def _take(file: _File, name: str, node: dict[str, Any] | None, around: dict[int, tuple[str, int | None]]) -> bool:
