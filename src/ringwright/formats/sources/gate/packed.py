@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _DAMAGE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _MOST_ROWS = 1 << 31
+_WIDTHS = (1, 2, 4, 8)  # of a whole number, in bytes
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,18 @@ class TableSpan(msgspec.Struct, array_like=True):
 
 
 class PackedColumn(msgspec.Struct, array_like=True):
-    """A column: its type and its values side by side, one where all are the same, none where none is known; else ``known`` says
-    which are (empty: all). Of text the ``words`` that the values number; the number behind the last is no word."""
+    """A column: its type and its values side by side, one where all are the same, none where none is known.
+
+    ``known`` says which are (empty: all). Of text the ``words`` that the values number; the number behind the last is no word. Whole
+    numbers have ``width`` bytes, as many as the largest needs.
+    """
 
     name: str
     kind: str
     values: bytes
     known: bytes
     words: list[str]
+    width: int = 0
 
 
 class PackedTable(msgspec.Struct, array_like=True):
@@ -136,16 +141,19 @@ def _column(series: pl.Series) -> PackedColumn:
     if unknown == len(series):
         return PackedColumn(series.name, kind, b"", b"", [])
     if series.n_unique() == 1:
-        series = series.head(1)
+        series, unknown = series.head(1), 0
+    known = b""
     if series.dtype == pl.String:
         words = series.drop_nulls().unique(maintain_order=True).to_list()
-        numbers = series.cast(pl.Enum(words)).to_physical().cast(pl.Int32).fill_null(len(words)).to_numpy()
-        return PackedColumn(
-            series.name, kind, numbers.astype(np.uint8 if len(words) < 256 else np.int32).tobytes(), b"", words
-        )
-    known = np.packbits(series.is_not_null().to_numpy()).tobytes() if unknown else b""
-    plain = series.cast(pl.Int8) if series.dtype == pl.Boolean else series
-    return PackedColumn(series.name, kind, plain.fill_null(0).to_numpy().tobytes(), known, [])
+        series = series.cast(pl.Enum(words)).to_physical().cast(pl.Int32).fill_null(len(words))
+    else:
+        known = np.packbits(series.is_not_null().to_numpy()).tobytes() if unknown else b""
+        series = (series.cast(pl.Int8) if series.dtype == pl.Boolean else series).fill_null(0)
+    values = series.to_numpy()
+    if series.dtype != pl.Float64:
+        most = max(int(values.max()), -1 - int(values.min()))
+        values = values.astype(next(f"<i{width}" for width in _WIDTHS if most < 1 << 8 * width - 1))
+    return PackedColumn(series.name, kind, values.tobytes(), known, words, values.dtype.itemsize)
 
 
 def _made(tables: bytes | None, kind: Any, value: Any) -> Any:
@@ -192,11 +200,13 @@ def _series(column: PackedColumn, height: int) -> pl.Series:
     kind, is_text = kinds[column.kind], column.kind == "String"
     if not column.values:
         return pl.Series(column.name, [None], kind).new_from_index(0, height)
-    widths = {"String": np.uint8 if len(column.words) < 256 else np.int32, "Boolean": np.int8, "Int32": np.int32}
-    values = np.frombuffer(column.values, widths.get(column.kind, np.float64 if kind == pl.Float64 else np.int64))
+    if column.width not in _WIDTHS or (column.kind == "Int32" and column.width > 4):
+        raise ValueError(f"a column of numbers of {column.width} bytes")
+    values = np.frombuffer(column.values, "<f8" if kind == pl.Float64 else f"<i{column.width}")
     if len(values) not in (1, height) or (is_text and not 0 <= values.min() <= values.max() <= len(column.words)):
         raise ValueError(f"column {column.name[:40]} is not as long as its table, or says words that it has not")
-    series = pl.Series([*column.words, None], dtype=kind).gather(values) if is_text else pl.Series(values).cast(kind)
+    words = pl.Series([*column.words, None], dtype=kind) if is_text else None
+    series = pl.Series(values).cast(kind) if words is None else words.gather(values.astype(np.int64))
     if len(values) < height:
         series = series.new_from_index(0, height)
     if column.known:
