@@ -1,4 +1,4 @@
-"""Part files: what each of some files says, so that whoever has the parts of a job reads it as one who had the files.
+"""PackedPart files: what each of some files says, so that whoever has the parts of a job reads it as one who had the files.
 
 ``convert --format parts -o NODE.zip`` writes an archive of them on each node; naming all archives joins them, in any order. A
 part is a line that says what it is, the length of a head, the head (MessagePack), and what the reader of its kind made of the
@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 import msgspec
 
 from ringwright.formats.sources.gate.inputs import sources_in
-from ringwright.formats.sources.gate.packed import Part
+from ringwright.formats.sources.gate.packed import PackedPart
 from ringwright.formats.sources.source import Source
 from ringwright.ground import drafts
 from ringwright.ground.errors import InputError, UsageError
@@ -125,12 +125,12 @@ def _holding(opened: Callable[[], BinaryIO], held: TemporaryFolder) -> Callable[
     return again
 
 
-def together(part: Part) -> bytes:
+def together(part: PackedPart) -> bytes:
     """Return a part as it stands behind its head in a file."""
     return len(part.head).to_bytes(8, "little") + part.head + part.table_bytes()
 
 
-def _rest(source: Source, at: int) -> Part:
+def _rest(source: Source, at: int) -> PackedPart:
     with source.open() as stream:
         stream.read(at)
-        return Part(stream.read(int.from_bytes(stream.read(8), "little")), stream.read())
+        return PackedPart(stream.read(int.from_bytes(stream.read(8), "little")), stream.read())

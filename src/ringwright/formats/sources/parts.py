@@ -22,7 +22,7 @@ from ringwright.executors.kept_results import LEFT
 from ringwright.formats.sources import ranks
 from ringwright.formats.sources.captures import kinds_of
 from ringwright.formats.sources.gate.inputs import sources_in
-from ringwright.formats.sources.gate.packed import Part, packed
+from ringwright.formats.sources.gate.packed import PackedPart, packed
 from ringwright.formats.sources.kinds import kinds
 from ringwright.formats.sources.part_files import PartHead, together
 from ringwright.formats.sources.source import Source
@@ -103,12 +103,12 @@ class _Coming:
         self.sources: list[Source] = []
         self._fan, self._progress, self._store = fan, progress, _PartStore()
         self._sizes = [path.stat().st_size for path, *_ in given]
-        self._parts: dict[int, Part | None] = {}
+        self._parts: dict[int, PackedPart | None] = {}
         self._stream = fan.stream(
             source_part, given, title=lambda path, *_: path.name, paths=[str(path) for path, *_ in given[:1]]
         )
 
-    def part(self, index: int) -> Part | None:
+    def part(self, index: int) -> PackedPart | None:
         """Return the part of a source, None where its reader has to read it."""
         while index not in self._parts:
             number, part = next(self._stream)
@@ -118,13 +118,13 @@ class _Coming:
                 self._progress(self._sizes[number])
         return self._parts[index]
 
-    def _taken(self, part: SourcePart) -> Part | None:
+    def _taken(self, part: SourcePart) -> PackedPart | None:
         if part.head is None:
             return None
         if part.file:
             self._fan.owns(Path(part.file))
-            return Part(part.head, Path(part.file)) if Path(part.file).is_file() else None
-        return Part(part.head, self._store.kept(part.tables))
+            return PackedPart(part.head, Path(part.file)) if Path(part.file).is_file() else None
+        return PackedPart(part.head, self._store.kept(part.tables))
 
 
 def _is_alone(source: Source, of: Sequence[str]) -> bool:
@@ -174,7 +174,7 @@ def parts(told: Told) -> Iterator[tuple[PartHead, Callable[[], BinaryIO]]]:
             yield PartHead(str(file), "", []), partial(_bytes, file)
 
 
-def _opened(part: Part) -> BinaryIO:
+def _opened(part: PackedPart) -> BinaryIO:
     return io.BytesIO(together(part))
 
 

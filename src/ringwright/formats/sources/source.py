@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from ringwright.executors.fan_out import FanOut
-    from ringwright.formats.sources.gate.packed import Part
+    from ringwright.formats.sources.gate.packed import PackedPart
 
 BOMB_RATIO = 500
 BOMB_FLOOR = 1 << 30
@@ -34,7 +34,9 @@ class Source:
     is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
     peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
     file: Path | None = None  # where it lies, of what was unpacked
-    part: Callable[[], Part | None] | None = None  # what its reader made of it elsewhere, packed; None: it did not
+    part: Callable[[], PackedPart | None] | None = (
+        None  # what its reader made of it elsewhere, packed; None: it did not
+    )
     fan: FanOut | None = None  # who made that, and does more
     kinds: tuple[str, ...] | None = None  # of which recordings it is, where that is known already
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from ringwright.executors.kept_results import LEFT
 from ringwright.formats.sources.calls.build import PlacedProcess, frame_of, read_process
-from ringwright.formats.sources.gate.packed import Part, whole
+from ringwright.formats.sources.gate.packed import PackedPart, unpacked
 from ringwright.formats.sources.gate.temporary import Store
 from ringwright.ground.trace_tables import conformed
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 
 
-NumberedRows = tuple[int, str, pl.DataFrame | Part]  # the process's number and file
+NumberedRows = tuple[int, str, pl.DataFrame | PackedPart]  # the process's number and file
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _Batch:
     @property
     def waits_elsewhere(self) -> bool:
         """Whether all rows wait in parts, and large ones where workers see them."""
-        parts = [rows for _, _, rows in self.rows if isinstance(rows, Part)]
+        parts = [rows for _, _, rows in self.rows if isinstance(rows, PackedPart)]
         return len(parts) == len(self.rows) > 0 and any(isinstance(part.tables, Path) for part in parts)
 
 
@@ -53,7 +53,7 @@ class EventBatches:
         self._batches = [_Batch(0)]
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def add(self, process: CallsFile, part: Part | None) -> None:
+    def add(self, process: CallsFile, part: PackedPart | None) -> None:
         """Take a process, with its rows."""
         for number, group in process.groups.items():  # ranks of a group list the same members: kept once
             process.groups[number] = group._replace(members=self._members.setdefault(group.members, group.members))
@@ -91,14 +91,14 @@ class EventBatches:
         for at, file in self._fan.stream(batch_file, given, is_kept=False):
             frames[asked[at]] = self.store.take(Path(file))
             for _, _, part in self._batches[asked[at]].rows:
-                if isinstance(part, Part) and isinstance(part.tables, Path):
+                if isinstance(part, PackedPart) and isinstance(part.tables, Path):
                     part.tables.unlink(missing_ok=True)
         return frames
 
 
 def batch_file(rows: list[NumberedRows], processes: list[PlacedProcess], by: str) -> str:
     """Write the events of processes beside the parts that hold their rows; return the file: a task, for whoever sees those."""
-    at = next(part.tables for *_, part in rows if isinstance(part, Part) and isinstance(part.tables, Path))
+    at = next(part.tables for *_, part in rows if isinstance(part, PackedPart) and isinstance(part.tables, Path))
     file = at.with_name(f"{uuid4().hex}{LEFT}")
     _ordered(processes, _together(rows).lazy(), by).write_parquet(file, compression="lz4")
     return str(file)
@@ -112,6 +112,6 @@ def _together(rows: Sequence[NumberedRows]) -> pl.DataFrame:
     """Return the rows of processes in one table."""
     tables = []
     for number, name, held in rows:
-        table = whole(held, read_process, name).rows if isinstance(held, Part) else held
+        table = unpacked(held, read_process, name).rows if isinstance(held, PackedPart) else held
         tables.append(table.with_columns(pl.lit(number, pl.Int32).alias("process")))
     return pl.concat(tables)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.executors.fan_out import FanOut
-    from ringwright.formats.sources.gate.packed import Part
+    from ringwright.formats.sources.gate.packed import PackedPart
     from ringwright.formats.sources.source import Source
     from ringwright.model.trace import Trace
 
@@ -33,7 +33,7 @@ _MOST_WORLD = 1 << 20
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
 
-    def files() -> Iterator[tuple[CallsFile, Part | None]]:
+    def files() -> Iterator[tuple[CallsFile, PackedPart | None]]:
         for source in sources:
             part = source.part() if source.part is not None else None
             process = head_alone(part, read_process, source.name) if part else read_process(source, progress)
@@ -44,7 +44,7 @@ def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None 
     return made([source.name for source in sources], files(), fan)
 
 
-def made(names: list[str], files: Iterable[tuple[CallsFile, Part | None]], fan: FanOut | None = None) -> Trace:
+def made(names: list[str], files: Iterable[tuple[CallsFile, PackedPart | None]], fan: FanOut | None = None) -> Trace:
     """Return the Trace of prepared files, which are used up; InputError where none holds a line of the format.
 
     Of one whose rows wait in a part only the head is looked at here.

@@ -30,7 +30,7 @@ _WIDTHS = (1, 2, 4, 8)  # of a whole number, in bytes
 
 
 @dataclass(frozen=True)
-class Part:
+class PackedPart:
     """What a reader made of a source: the head, and the tables that it names, or the file that they wait in."""
 
     head: bytes
@@ -51,8 +51,8 @@ class TableSpan(msgspec.Struct, array_like=True):
 class PackedColumn(msgspec.Struct, array_like=True):
     """A column: its type and its values side by side, one where all are the same, none where none is known.
 
-    ``known`` says which are (empty: all). Of text the ``words`` that the values number; the number behind the last is no word. Whole
-    numbers have ``width`` bytes, as many as the largest needs.
+    ``known`` says which are (empty: all). Of text the ``words`` that the values number; the number behind the last is no word.
+    Whole numbers have ``width`` bytes, as many as the largest needs.
     """
 
     name: str
@@ -80,30 +80,30 @@ class PackedArray(msgspec.Struct, array_like=True):
 def parsed(source: Source, parse: Callable[..., Any], progress: Callable[[int], None] | None) -> Any:
     """Return what ``parse`` makes of a source, here, or what it made of it elsewhere."""
     part = source.part() if source.part is not None else None
-    return parse(source, progress) if part is None else whole(part, parse, source.name)
+    return parse(source, progress) if part is None else unpacked(part, parse, source.name)
 
 
-def whole(part: Part, parse: Callable[..., Any], name: str) -> Any:
+def unpacked(part: PackedPart, parse: Callable[..., Any], name: str) -> Any:
     """Return what ``parse`` made of a source, of its part; InputError where that holds nothing of the kind."""
-    return _unpacked(part, part.table_bytes(), parse, name)
+    return _decoded(part, part.table_bytes(), parse, name)
 
 
-def head_alone(part: Part, parse: Callable[..., Any], name: str) -> Any:
+def head_alone(part: PackedPart, parse: Callable[..., Any], name: str) -> Any:
     """Return the same with empty tables, which are not looked at."""
-    return _unpacked(part, None, parse, name)
+    return _decoded(part, None, parse, name)
 
 
-def packed(value: object) -> Part | None:
+def packed(value: object) -> PackedPart | None:
     """Return a value as bytes; None for one that holds what cannot travel (a number beyond 64 bits, half a character)."""
     tables = bytearray()
     try:
         head = msgspec.msgpack.encode(value, enc_hook=partial(_plain, tables))
     except (*_DAMAGE, TypeError, NotImplementedError):
         return None
-    return Part(head, bytes(tables))
+    return PackedPart(head, bytes(tables))
 
 
-def _unpacked(part: Part, tables: bytes | None, parse: Callable[..., Any], name: str) -> Any:
+def _decoded(part: PackedPart, tables: bytes | None, parse: Callable[..., Any], name: str) -> Any:
     kind = getattr(sys.modules[parse.__module__], parse.__annotations__["return"])
     try:
         return msgspec.msgpack.decode(part.head, type=kind, dec_hook=partial(_made, tables))
