@@ -19,6 +19,7 @@ from ringwright_lab.survey.survey_job import NamedMachine, SurveySpec, of_model
 from ringwright_lab.testing.many_ranks import ManyRanks
 
 TIMES = ("took_s", "started_s", "began")
+SIMULATED = ["simulate", "all-reduce", "--fabric", "dgx-h100:2"]
 PAIRS = [("nccl-2-4", "pytorch-ddp"), ("blueconnect", "pytorch-ddp"), ("nccl-2-4", "p3"), ("accl", "pytorch-ddp")]
 
 
@@ -44,6 +45,10 @@ def without_times(value: Any) -> Any:
         ["reproduce", "blueconnect", "netai2020", "gradientflow"],
         ["provision", "resnet-18", "alexnet", "--fabric", "switch:2"],
         ["provision", "resnet-18", "--fabric", "switch:2", "--fabric", "switch:3,rate=25Gb/s", "--interval"],
+        [*SIMULATED, "--algorithm", "ring,double-binary-tree,nccl-2-4,blueconnect:factors=2x4", "-b", "1K", "-e", "1M"],
+        [*SIMULATED, "--fault", "link node1/nic2 flap 100ms every 2s", "-b", "1K", "-e", "1000G", "-f", "30000"],
+        [*SIMULATED, "--arrivals", "exponential:20us", "-b", "1K", "-e", "64K"],
+        [*SIMULATED, "--winners", "-b", "1K", "-e", "1M", "-f", "32"],
     ],
     ids=lambda words: words[0],
 )
@@ -75,23 +80,24 @@ def test_a_sweep_is_the_same_and_its_folder_too(tmp_path: Path, capsys: pytest.C
     assert (again["counts"], executor["tasks"]) == ({"run": 0, "kept": 4, "failed": 0}, 0)
 
 
-@pytest.mark.parametrize("verb", ["summary", "diff", "check", "query"])
+@pytest.mark.parametrize("verb", ["summary", "diff", "check", "query", "report", "convert"])
 def test_a_recording_of_many_files_is_the_same(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ManyRanks(24, 12, late_rank=5, damaged=1, missing=1).write(tmp_path / "job")
     job = str(tmp_path / "job")
     words = {
         "diff": ["diff", job, job],
         "query": ["query", "select rank, count(*) as n from events group by rank order by rank", job],
+        "report": ["report", job, "-o", str(tmp_path / "page.html"), "--force"],
+        "convert": ["convert", job, "-o", str(tmp_path / "saved"), "--force"],
     }
     answers = []
     for executor in ("local:1", "local:2", "local:3"):
         main([*words.get(verb, [verb, job]), "--json", "--executor", executor])
         answers.append(json.loads(capsys.readouterr().out))
-    told_by = [each.pop("executor", None) for each in answers]
+    told_by = [each.pop("executor") for each in answers]
     assert answers[0] == answers[1] == answers[2]
-    if verb != "query":
-        read = 46 if verb == "diff" else 23
-        assert [(each["workers"], each["tasks"]) for each in told_by] == [(1, read), (2, read), (3, read)]
+    read = 46 if verb == "diff" else 23
+    assert [(each["workers"], each["tasks"]) for each in told_by] == [(1, read), (2, read), (3, read)]
 
 
 def test_an_experiment_takes_no_executor(capsys: pytest.CaptureFixture[str]) -> None:

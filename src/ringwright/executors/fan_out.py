@@ -24,7 +24,7 @@ from ringwright.ground.stepwise import Advance
 
 HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
 WORTH_S = 3.0  # what must be left then, at the pace so far
-KEPT_S = 0.05  # processor time from which a result is worth a file
+KEPT_S = 0.05  # of work from which a result is worth a file
 LOOK_S = 2.0  # after which one looks whether the engine is still there
 MOST_TRIES = 4  # of a task whose workers are lost, or that hangs
 
@@ -96,9 +96,12 @@ class _Run:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the tasks, which say what this release is asked."""
-        version = "".join(inventory().values())
-        return [name_of(self.function, each, version) for each in self.given]
+        """The names of the tasks, which say what this release is asked; none where one is given what is no data."""
+        version, seen = "".join(inventory().values()), dict[int, bytes]()
+        try:
+            return [name_of(self.function, each, version, seen=seen) for each in self.given]
+        except TypeError:
+            return []
 
     def taken(self, index: int, result: bytes) -> tuple[int, Any]:
         """Note that a task is done; return its number and its result as the function says it returns it, wherever it was made."""
@@ -126,6 +129,11 @@ class FanOut:
     def is_alone(self) -> bool:
         """Whether this process works, and no other."""
         return self._is_alone
+
+    @property
+    def kept(self) -> int:
+        """How many results the same question would take over if this run ended now."""
+        return len(self._kept)
 
     def map(
         self,
@@ -210,6 +218,7 @@ class FanOut:
             self.account.cpu_s += time.process_time() - began_cpu_s
             took_s = time.monotonic() - began_s
             passed_s, self._earlier_s = passed_s + took_s, self._earlier_s + took_s
+            self._keep(run, index, result, took_s)
             yield run.taken(index, result)
 
     def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
@@ -267,9 +276,13 @@ class FanOut:
             if each.packed is None:
                 failed[each.number] = each.error or RuntimeError("an answer without a result")
             else:
-                if each.cpu_s >= KEPT_S:
-                    self._kept.keep(run.names[each.number], each.packed)
+                self._keep(run, each.number, each.packed, each.cpu_s)
                 yield run.taken(each.number, each.packed)
+
+    def _keep(self, run: _Run, index: int, result: bytes, took_s: float) -> None:
+        """Keep a result for who asks the same again after this run was cut short, where it is worth a file."""
+        if took_s >= KEPT_S and len(run.given) > 1 and run.names and not is_at_work():
+            self._kept.keep(run.names[index], result)
 
     def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
         """Begin lost tasks again, each in a call of its own; one that is lost again, when no other runs that it might end too."""

@@ -26,6 +26,9 @@ class KeptResults:
     def __init__(self) -> None:
         self._written: set[Path] = set()
 
+    def __len__(self) -> int:
+        return len(self._written)
+
     @property
     def is_any(self) -> bool:
         """Whether anything is kept."""
