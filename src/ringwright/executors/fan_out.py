@@ -86,6 +86,7 @@ class _Run:
 
     function: Callable[..., Any]
     given: Sequence[tuple[Any, ...]]
+    lot: Callable[..., str] | None = None
     done: set[int] = field(default_factory=set)
     tries: dict[int, int] = field(default_factory=dict)
 
@@ -93,6 +94,17 @@ class _Run:
     def left(self) -> list[int]:
         """The tasks without a result."""
         return [index for index in range(len(self.given)) if index not in self.done]
+
+    def together(self, engine: Engine) -> Iterator[list[int]]:
+        """Yield the tasks that travel in one call: of a lot as many as leave each worker two calls, else what is small."""
+        left, lots = self.left, dict[str, list[int]]()
+        size = engine.together(len(left))
+        if self.lot is not None:
+            size = max(size, len(left) // (2 * (engine.workers or len(left))))
+        for index in left:
+            lots.setdefault(self.lot(*self.given[index]) if self.lot else "", []).append(index)
+        for each in lots.values():
+            yield from (each[at : at + size] for at in range(0, len(each), size))
 
     @cached_property
     def names(self) -> list[str]:
@@ -145,6 +157,7 @@ class FanOut:
         each: Callable[[int, R], None] | None = None,
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
+        lot: Callable[..., str] | None = None,
     ) -> list[R]:
         """Return a function's results, in the order of what it is given.
 
@@ -164,6 +177,9 @@ class FanOut:
             How long a call may take before it is begun elsewhere.
         paths
             What every worker must see.
+        lot
+            Names, of its arguments, what a call has in common with others: they go to one worker, one after the other, as far
+            as there are enough lots for all.
 
         Raises
         ------
@@ -172,7 +188,9 @@ class FanOut:
             InfeasibleError where a call was lost or hung too often.
         """
         results: dict[int, R] = {}
-        stream = self.stream(function, given, title=title, progress=progress, deadline_s=deadline_s, paths=paths)
+        stream = self.stream(
+            function, given, title=title, progress=progress, deadline_s=deadline_s, paths=paths, lot=lot
+        )
         for index, result in stream:
             results[index] = result
             if each is not None:
@@ -188,13 +206,14 @@ class FanOut:
         progress: Advance | None = None,
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
+        lot: Callable[..., str] | None = None,
         until: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[int, R]]:
         """Yield the number of each call and its result as they come, in whatever order; the rest as of ``map``.
 
         ``until`` is asked again and again whether it is enough: what has not come by then is left.
         """
-        run = _Run(function, given)
+        run = _Run(function, given, lot)
         self.account.tasks += len(given)
         for index, result in self._kept.of(run.names) if self._kept.is_any else ():
             self.account.resumed += 1
@@ -312,6 +331,11 @@ class FanOut:
         if not at_once:
             self._kept.forget()
 
+    def leave(self) -> None:
+        """Let go of the engine; what was done is kept for who asks the same again."""
+        self.close(at_once=True)
+        self._kept = KeptResults()
+
 
 class _Begun:
     """Calls that were begun, each with the indexes of its tasks and the moment."""
@@ -321,9 +345,7 @@ class _Begun:
         self.calls: dict[Future[Any], tuple[list[int], float]] = {}
         self.suspects: deque[int] = deque()  # each to be begun alone
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        left = run.left
-        size = engine.together(len(left))
-        self._waiting = deque(left[at : at + size] for at in range(0, len(left), size))
+        self._waiting = deque(run.together(engine))
 
     def goes_on(self) -> bool:
         """Begin what waits, as much as the engine takes; say whether anything runs."""
