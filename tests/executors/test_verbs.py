@@ -19,7 +19,6 @@ from ringwright_lab.survey.survey_job import NamedMachine, SurveySpec, of_model
 from ringwright_lab.testing.many_ranks import ManyRanks
 
 TIMES = ("took_s", "started_s", "began")
-SIMULATED = ["simulate", "all-reduce", "--fabric", "dgx-h100:2"]
 PAIRS = [("nccl-2-4", "pytorch-ddp"), ("blueconnect", "pytorch-ddp"), ("nccl-2-4", "p3"), ("accl", "pytorch-ddp")]
 
 
@@ -45,10 +44,6 @@ def without_times(value: Any) -> Any:
         ["reproduce", "blueconnect", "netai2020", "gradientflow"],
         ["provision", "resnet-18", "alexnet", "--fabric", "switch:2"],
         ["provision", "resnet-18", "--fabric", "switch:2", "--fabric", "switch:3,rate=25Gb/s", "--interval"],
-        [*SIMULATED, "--algorithm", "ring,double-binary-tree,nccl-2-4,blueconnect:factors=2x4", "-b", "1K", "-e", "1M"],
-        [*SIMULATED, "--fault", "link node1/nic2 flap 100ms every 2s", "-b", "1K", "-e", "1000G", "-f", "30000"],
-        [*SIMULATED, "--arrivals", "exponential:20us", "-b", "1K", "-e", "64K"],
-        [*SIMULATED, "--winners", "-b", "1K", "-e", "1M", "-f", "32"],
     ],
     ids=lambda words: words[0],
 )

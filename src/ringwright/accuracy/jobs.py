@@ -145,9 +145,7 @@ def judge(
     _last[:] = [predictor or Predictor()]
     given = [(row, dict(_last[0].figures), answers) for row in rows]
     with fan_out(executor) as fan:
-        told = fan.map(
-            predicted_step, given, title=lambda row, *_: row.label, progress=progress, lot=lambda row, *_: row.fabric
-        )
+        told = fan.map(predicted_step, given, title=lambda row, *_: row.label, progress=progress)
     judged, refused = list[JudgedStep](), list[RefusedStep]()
     for row, each in zip(rows, told, strict=True):
         if each.held is None:

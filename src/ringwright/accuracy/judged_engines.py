@@ -8,6 +8,7 @@ from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.calls.asked_fabric import AskedFabric
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.costs.learnt import LibraryCall
 from ringwright.costs.learnt.table_machine import MESH_GPUS
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.fabrics import fabric
@@ -15,7 +16,6 @@ from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:
-    from ringwright.costs.learnt import LibraryCall
     from ringwright.costs.nccl.node_types import NodeType
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology

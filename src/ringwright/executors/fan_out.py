@@ -86,7 +86,6 @@ class _Run:
 
     function: Callable[..., Any]
     given: Sequence[tuple[Any, ...]]
-    lot: Callable[..., str] | None = None
     done: set[int] = field(default_factory=set)
     tries: dict[int, int] = field(default_factory=dict)
 
@@ -94,17 +93,6 @@ class _Run:
     def left(self) -> list[int]:
         """The tasks without a result."""
         return [index for index in range(len(self.given)) if index not in self.done]
-
-    def together(self, engine: Engine) -> Iterator[list[int]]:
-        """Yield the tasks that travel in one call: of a lot as many as leave each worker two calls, else what is small."""
-        left, lots = self.left, dict[str, list[int]]()
-        size = engine.together(len(left))
-        if self.lot is not None:
-            size = max(size, len(left) // (2 * (engine.workers or len(left))))
-        for index in left:
-            lots.setdefault(self.lot(*self.given[index]) if self.lot else "", []).append(index)
-        for each in lots.values():
-            yield from (each[at : at + size] for at in range(0, len(each), size))
 
     @cached_property
     def names(self) -> list[str]:
@@ -157,7 +145,6 @@ class FanOut:
         each: Callable[[int, R], None] | None = None,
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
-        lot: Callable[..., str] | None = None,
     ) -> list[R]:
         """Return a function's results, in the order of what it is given.
 
@@ -177,9 +164,6 @@ class FanOut:
             How long a call may take before it is begun elsewhere.
         paths
             What every worker must see.
-        lot
-            Names, of its arguments, what a call has in common with others: they go to one worker, one after the other, as far
-            as there are enough lots for all.
 
         Raises
         ------
@@ -188,9 +172,7 @@ class FanOut:
             InfeasibleError where a call was lost or hung too often.
         """
         results: dict[int, R] = {}
-        stream = self.stream(
-            function, given, title=title, progress=progress, deadline_s=deadline_s, paths=paths, lot=lot
-        )
+        stream = self.stream(function, given, title=title, progress=progress, deadline_s=deadline_s, paths=paths)
         for index, result in stream:
             results[index] = result
             if each is not None:
@@ -206,14 +188,13 @@ class FanOut:
         progress: Advance | None = None,
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
-        lot: Callable[..., str] | None = None,
         until: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[int, R]]:
         """Yield the number of each call and its result as they come, in whatever order; the rest as of ``map``.
 
         ``until`` is asked again and again whether it is enough: what has not come by then is left.
         """
-        run = _Run(function, given, lot)
+        run = _Run(function, given)
         self.account.tasks += len(given)
         for index, result in self._kept.of(run.names) if self._kept.is_any else ():
             self.account.resumed += 1
@@ -345,7 +326,9 @@ class _Begun:
         self.calls: dict[Future[Any], tuple[list[int], float]] = {}
         self.suspects: deque[int] = deque()  # each to be begun alone
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        self._waiting = deque(run.together(engine))
+        left = run.left
+        size = engine.together(len(left))
+        self._waiting = deque(left[at : at + size] for at in range(0, len(left), size))
 
     def goes_on(self) -> bool:
         """Begin what waits, as much as the engine takes; say whether anything runs."""
