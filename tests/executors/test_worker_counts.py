@@ -47,7 +47,7 @@ VERBS = {
     "outages": [*SIMULATED, *FLAP],
     "late-ranks": [*SIMULATED, "--arrivals", "exponential:20us", "-b", "1K", "-e", "64K"],
     "winners": [*SIMULATED, "--winners", "-b", "1K", "-e", "1M", "-f", "32"],
-    "synthesise": ["synthesise", "all-gather", "--fabric", "switch:4", "--size", "1M", "--method", "forest,milp"],
+    "synthesise": ["synthesise", "all-gather", "--fabric", "switch:4", "--size", "1M", "--method", "forest,expand"],
     "sweep": ["sweep", "GRID", "-o", "OUT"],
     "accuracy": ["accuracy", "TABLES"],
     "events": ["accuracy", "TABLES", "--engine", "events"],
@@ -142,7 +142,8 @@ def test_one_worker_and_eight_say_the_same(
     one, alone = answer(words, folder, 1, capsys)
     eight, many = answer(words, folder, 8, capsys)
     assert one == eight
-    assert alone["tasks"] == many["tasks"] > 0
+    assert alone["tasks"] == many["tasks"] or verb == "synthesise"  # of which each search has its turn where one works
+    assert many["tasks"] > 0
     assert (alone["workers"], many["name"]) == (1, "local:8")
 
 
