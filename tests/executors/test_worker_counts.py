@@ -25,19 +25,8 @@ from ringwright_lab.contracts import campaign
 from ringwright_lab.testing import back_tests, blind, campaigns, one_physics, place_verdicts
 from ringwright_lab.testing.many_ranks import ManyRanks
 
-TIMES = (
-    "took_s",
-    "started_s",
-    "began",
-    "search_s",
-    "seconds",
-    "executor",
-    "command",
-    "out",
-    "table",
-    "output",
-    "outputs",
-)
+TIMES = ("took_s", "started_s", "began", "search_s", "synthesis_s", "kept", "executor")
+NAMED = ("command", "out", "table", "output", "outputs")  # what is asked by another name each time
 SIMULATED = ["simulate", "all-reduce", "--fabric", "dgx-h100:2"]
 FLAP = ["--fault", "link node1/nic2 flap 100ms every 2s", "-b", "1K", "-e", "1000G", "-f", "30000"]
 VERBS = {
@@ -110,7 +99,7 @@ def put(folder: Path) -> dict[str, str]:
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: without_times(each) for name, each in value.items() if name not in TIMES}
+        return {name: without_times(each) for name, each in value.items() if name not in (*TIMES, *NAMED)}
     return [without_times(each) for each in value] if isinstance(value, list) else value
 
 
