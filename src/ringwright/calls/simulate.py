@@ -110,12 +110,7 @@ def swept(
     calls, asked, account = _calls(sent, tuple(wanted), pairs, progress, executor)
     rows = [row for each in calls if (row := each.row or each.no_time) is not None]
     answered = [row for row in rows if isinstance(row, SimulatedRow)]
-    timed: dict[int, list[TimedSoftware]] = {}
-    by_size: dict[int, list[tuple[str, Answered]]] = {}
-    for row, said in ((each.row, each.said) for each in calls if each.row is not None and each.said is not None):
-        algorithm = algorithms[row.algorithm]
-        timed.setdefault(row.size_bytes, []).append(TimedSoftware(algorithm, row.time_us, row.ground.software))
-        by_size.setdefault(row.size_bytes, []).append((row.algorithm, Answered(algorithm.knobs, said)))
+    timed, by_size = _by_size(calls, algorithms)
     longest_s = max((row.worst.worst_us or row.time_us for row in answered), default=0.0) / 1e6
     asked = asked.lasting(longest_s)
     top = asked.question.topology
@@ -146,6 +141,19 @@ def swept(
         left_out=list(dict.fromkeys((*nothing, *(each for call in calls for each in call.left_out)))),
         executor=account.document(),
     )
+
+
+def _by_size(
+    calls: Sequence[SimulatedCall], algorithms: Mapping[str, arguments.Algorithm]
+) -> tuple[dict[int, list[TimedSoftware]], dict[int, list[tuple[str, Answered]]]]:
+    """Return the times of each size with the software in them, and what models say of them."""
+    timed: dict[int, list[TimedSoftware]] = {}
+    by_size: dict[int, list[tuple[str, Answered]]] = {}
+    for row, said in ((each.row, each.said) for each in calls if each.row is not None and each.said is not None):
+        algorithm = algorithms[row.algorithm]
+        timed.setdefault(row.size_bytes, []).append(TimedSoftware(algorithm, row.time_us, row.ground.software))
+        by_size.setdefault(row.size_bytes, []).append((row.algorithm, Answered(algorithm.knobs, said)))
+    return timed, by_size
 
 
 @dataclass(frozen=True)
