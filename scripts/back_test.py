@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright_lab.testing import back_tests
+from ringwright_lab.testing import back_tests, campaigns
 from ringwright_lab.testing.back_tests import BackTestFigures, BackTestSizes, JudgedCause, JudgedPair
 
 HALVED = "real/kineto/hta_trace_diff_control.json.gz"  # the one public recording here with times and several steps
@@ -73,6 +73,7 @@ def main() -> int:
     parser.add_argument("--live-planted", type=int, default=usual.live_planted, help="of them by real ranks")
     parser.add_argument("--nulls", type=int, default=usual.nulls, help="jobs in which nothing gains")
     parser.add_argument("--json", type=Path, help="write all of it to a file")
+    campaigns.add_executor(parser)
     given = parser.parse_args()
     sizes = BackTestSizes(given.drawn, given.live, given.planted, given.live_planted, given.nulls)
     named = os.environ.get("RINGWRIGHT_TEST_DATA")
@@ -83,7 +84,8 @@ def main() -> int:
         listed = ([each for part in parts for each in part[name]] for name in ("pairs", "causes"))
         made = back_tests.counted(*listed, min(part["first_seed"] for part in parts))
     else:
-        made = back_tests.campaign(sizes, given.seed, _Told(given.seed, given.json), halved)
+        with campaigns.resumable(given.executor) as fan:
+            made = back_tests.campaign(sizes, given.seed, _Told(given.seed, given.json), halved, fan)
     print(
         f"{'':24}{'pairs':>6}{'planted':>8}{'covered':>12}{'width':>12}{'cannot tell':>12}{'first':>12}{'holds':>12}  false"
     )

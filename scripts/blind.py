@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from ringwright_lab.testing import blind
+from ringwright_lab.testing import blind, campaigns
 from ringwright_lab.testing.noise import HealthyNoise, from_recordings, ours
 
 
@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first one; the rules were made on those below 100000")
     parser.add_argument("--noise", type=Path, help="folder of recordings whose ranks' noise is used, beside our own")
     parser.add_argument("--json", action="store_true")
+    campaigns.add_executor(parser)
     given = parser.parse_args()
 
     def done(answer: blind.Verdict) -> None:
@@ -46,7 +47,8 @@ def main() -> int:
     cases = blind.plan(*sizes, slow=given.slow, first_seed=given.seed)
     noise = _noise(given.noise)
     print(f"noise of healthy ranks: {noise.origin}", file=sys.stderr)
-    found = blind.document(blind.judge(cases, done, noise))
+    with campaigns.resumable(given.executor) as fan:
+        found = blind.document(blind.judge(cases, done, noise, fan))
     if given.json:
         json.dump(found, sys.stdout, indent=1)
         print()

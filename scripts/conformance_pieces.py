@@ -1,18 +1,15 @@
-"""The conformance campaign in pieces: each is done whole and kept in a file, so that a campaign that was stopped goes on."""
+"""The conformance campaign in pieces: each is done whole, by whoever works, and kept until all are, however often it stops."""
 
 from __future__ import annotations
 
 import atexit
 import datetime as dt
-import hashlib
 import itertools
 import json
-import multiprocessing
 import random
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +17,8 @@ from pathlib import Path
 
 from ringwright import __version__
 from ringwright_lab.contracts import campaign
-from ringwright_lab.contracts.outcome import add, tally
+from ringwright_lab.contracts.outcome import add
+from ringwright_lab.testing import campaigns
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "lab" / "src" / "ringwright_lab" / "contracts" / campaign.RECORD
@@ -51,30 +49,6 @@ class Asked:
         return in_turn(list(listed), self.seed)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How many processes, for how many seconds, and (which, of how many) parts of the pieces."""
-
-    processes: int = 1
-    seconds: float = float("inf")
-    part: tuple[int, int] = (1, 1)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some cases of a room, and a name that other cases do not have."""
-
-    room: str
-    number: int
-    cases: tuple[campaign.Case, ...]
-
-    @property
-    def name(self) -> str:
-        """The file that it is kept in: another list of cases has other names."""
-        listed = "\n".join(map(str, self.cases))
-        return f"{self.room}-{self.number:04}-{hashlib.sha256(listed.encode()).hexdigest()[:10]}.json"
-
-
 @dataclass
 class Done:
     """What has been done: per room cases done and asked for, tallies and CPU seconds by slug; and every failed check."""
@@ -85,14 +59,14 @@ class Done:
     cpu_s: dict[str, dict[str, float]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
-    def take(self, room: str, answer: dict) -> None:  # type: ignore[type-arg]
+    def take(self, room: str, answer: campaign.CheckedCases) -> None:
         """Add what a piece said."""
-        self.cases[room] = self.cases.get(room, 0) + answer["cases"]
-        add(self.tallies.setdefault(room, {}), answer["tallies"])
+        self.cases[room] = self.cases.get(room, 0) + answer.cases
+        add(self.tallies.setdefault(room, {}), answer.tallies)
         spent = self.cpu_s.setdefault(room, {})
-        for slug, seconds in answer["cpu_s"].items():
+        for slug, seconds in answer.cpu_s.items():
             spent[slug] = spent.get(slug, 0.0) + seconds
-        self.failures += answer["failures"]
+        self.failures += answer.failures
 
 
 @cache
@@ -121,58 +95,23 @@ def in_turn(cases: list[campaign.Case], seed: int) -> list[campaign.Case]:
     return [case for row in itertools.zip_longest(*by_slug.values()) for case in row if case is not None]
 
 
-def cut(asked: Asked, size: int = PIECE) -> Iterator[tuple[str, list[Piece]]]:
+def cut(asked: Asked, size: int = PIECE) -> Iterator[tuple[str, list[tuple[campaign.Case, ...]]]]:
     """Yield each room with its pieces."""
     for room in asked.rooms:
         cases = asked.cases(room)
-        yield room, [Piece(room, at // size, tuple(cases[at : at + size])) for at in range(0, len(cases), size)]
+        yield room, [tuple(cases[at : at + size]) for at in range(0, len(cases), size)]
 
 
-def work(piece: Piece) -> tuple[Piece, dict]:  # type: ignore[type-arg]
-    """Run every check of a piece: its tallies, its CPU seconds by slug, its failures with the command that replays each."""
-    outcomes, spent, failures = [], {}, []
-    for case in piece.cases:
-        begun = time.process_time()
-        outcomes.append(campaign.check(case))
-        spent[case.slug] = spent.get(case.slug, 0.0) + time.process_time() - begun
-        failures += [
-            f'scripts/conformance --replay "{case}"   # {name}: {reason}'
-            for name, reason in outcomes[-1].failed.items()
-        ]
-    return piece, {"cases": len(outcomes), "tallies": tally(outcomes), "cpu_s": spent, "failures": failures}
-
-
-def run(asked: Asked, limits: Limits, folder: Path | None = None) -> Done:
-    """Run what is not done yet, print each failure as it comes, and return all that is done."""
-    done, waiting, until = Done(), [], time.monotonic() + limits.seconds
-    which, parts = limits.part
-    for room, listed in cut(asked):
-        done.of[room] = sum(len(piece.cases) for piece in listed)
-        for piece in listed:
-            kept = folder / piece.name if folder else None
-            if kept is not None and kept.is_file():
-                done.take(room, json.loads(kept.read_text()))
-            elif piece.number % parts == which - 1:
-                waiting.append(piece)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    answers = _answers(waiting, limits.processes)
-    while time.monotonic() < until and (answered := next(answers, None)) is not None:
-        piece, answer = answered
-        if folder is not None:
-            (folder / f"{piece.name}.part").write_text(json.dumps(answer))
-            (folder / f"{piece.name}.part").rename(folder / piece.name)
-        done.take(piece.room, answer)
-        print(*answer["failures"], sep="\n", end="\n" if answer["failures"] else "", flush=True)
+def run(asked: Asked, executor: str | None = None, seconds: float = float("inf")) -> Done:
+    """Run what is not kept, print each failure as it comes, and return all that is done in so many seconds."""
+    done, pieces = Done(), [(room, piece) for room, listed in cut(asked) for piece in listed]
+    for room in asked.rooms:
+        done.of[room] = sum(len(piece) for of, piece in pieces if of == room)
+    with campaigns.resumable(executor) as fan:
+        for number, answer in campaigns.within(fan, campaign.checked, [(piece,) for _, piece in pieces], seconds):
+            done.take(pieces[number][0], answer)
+            print(*answer.failures, sep="\n", end="\n" if answer.failures else "", flush=True)
     return done
-
-
-def _answers(waiting: list[Piece], processes: int) -> Iterator[tuple[Piece, dict]]:  # type: ignore[type-arg]
-    if processes == 1 or len(waiting) < 2:
-        yield from map(work, waiting)
-        return
-    with multiprocessing.Pool(processes) as pool:
-        yield from pool.imap_unordered(work, waiting)
 
 
 def show(done: Done) -> None:

@@ -13,7 +13,6 @@ import io
 import json
 import random
 import re
-import resource
 import signal
 import sys
 import tarfile
@@ -35,6 +34,9 @@ from profiler_recording import recording, sealed_damage
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
+from ringwright_lab.testing import campaigns  # noqa: E402
+
+BLOCK = 20  # inputs of a task
 LIMIT_S = 30.0  # of processor time, for one input
 MEMORY_BYTES = 1 << 30  # more than before, for one input
 SMALL_BYTES = 64 << 10
@@ -387,7 +389,7 @@ class Tally:
             if self.places[place] <= self.examples:
                 print(f"{again}   # {outcome.place} {outcome.wrong}", flush=True)
 
-    def close(self) -> int:
+    def close(self, cpu_s: float) -> int:
         """Print a line of each kind and of each place that failed; return the exit code."""
         for kind, counts in self.counts.items():
             told = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
@@ -395,23 +397,25 @@ class Tally:
             print(f"{kind:16} {counts.total():>8,} inputs: {told}; {most}")
         for place, count in self.places.most_common():
             print(f"{count:>6} x {place}")
-        spent = resource.getrusage(resource.RUSAGE_SELF)
-        print(f"{(spent.ru_utime + spent.ru_stime) / 3600:.2f} hours of processor time")
+        print(f"{cpu_s / 3600:.2f} hours of processor time")
         return int(bool(self.places))
 
 
-def numbers(given: argparse.Namespace) -> Iterator[int]:
-    """Yield the inputs' numbers until all are done, time is over, or SIGTERM comes: what was counted is then printed."""
-    if given.only is not None:
-        yield given.only
-        return
-    ended: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-    until = time.monotonic() + 60 * given.minutes
-    for number in range(given.first, given.first + given.inputs):
-        if ended or time.monotonic() > until:
-            return
-        yield number
+def shared_out(given: argparse.Namespace, script: str, again: Callable[[str, int], str]) -> int:
+    """Have a script's ``block`` try all inputs, or as many as time allows, by whoever works; print what came of them.
+
+    ``block(options, first, inputs)`` returns (kind, number, fields of the Outcome) of each; ``again``: what tries one alone.
+    """
+    asked = [given.only] if given.only is not None else [*range(given.first, given.first + given.inputs)]
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(given).items()}
+    own = {name: value for name, value in options.items() if name not in ("executor", "first", "inputs", "minutes")}
+    tally, path = Tally(given.examples), Path(script).resolve()
+    blocks = [(path, "block", (own, asked[at], len(asked[at : at + BLOCK]))) for at in range(0, len(asked), BLOCK)]
+    with campaigns.resumable(given.executor) as fan:
+        for _, came in campaigns.within(fan, campaigns.of_script, blocks, 60 * given.minutes):
+            for kind, number, outcome in came:
+                tally.add(kind, Outcome(*outcome), again(kind, number))
+    return tally.close(fan.account.cpu_s)
 
 
 def arguments_of(description: str | None) -> argparse.ArgumentParser:
@@ -424,6 +428,7 @@ def arguments_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--seed", default="0")
     parser.add_argument("--only", type=int, help="this input alone, with its traceback")
     parser.add_argument("--keep", type=Path, help="leave the input's files in this folder")
+    campaigns.add_executor(parser)
     parser.add_argument("--examples", type=int, default=1, help="commands printed for each place that fails")
     return parser
 

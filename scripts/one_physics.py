@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright_lab.testing.one_physics import answers, broken, broken_job, drawn, drawn_job
+from ringwright_lab.testing import campaigns
+from ringwright_lab.testing.one_physics import tried, tried_job
 
 
 def main() -> int:
@@ -17,23 +18,22 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--calls", type=int, default=900)
     parser.add_argument("--jobs", type=int, default=100)
+    campaigns.add_executor(parser)
     given = parser.parse_args()
-    declined = failed = 0
-    for seed in range(given.first, given.first + given.calls):
-        declined += not answers(drawn(seed))
-        failed += _shown(broken(drawn(seed)))
-    for seed in range(given.first, given.first + given.jobs):
-        failed += _shown(broken_job(drawn_job(seed)))
+    calls, jobs = ([(given.first + at,) for at in range(count)] for count in (given.calls, given.jobs))
+    with campaigns.resumable(given.executor) as fan:
+        told = fan.map(tried, calls, each=lambda _, came: _show(came[1]))
+        broken = [each for _, each in told] + fan.map(tried_job, jobs, each=lambda _, came: _show(came))
+    declined, failed = sum(not is_answered for is_answered, _ in told), sum(map(bool, broken))
     print(
         f"{given.calls} calls ({declined} declined by their algorithms) and {given.jobs} jobs: {failed} break the law"
     )
     return 1 if failed else 0
 
 
-def _shown(found: list[str]) -> bool:
+def _show(found: list[str]) -> None:
     for each in found:
         print(each, flush=True)
-    return bool(found)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from concurrent.futures import ProcessPoolExecutor
 
+from ringwright_lab.testing import campaigns
 from ringwright_lab.testing.place_verdicts import PlantedVerdict, judged, table
 
 
@@ -15,18 +15,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="the first one; the rules were made on those below 100000")
     parser.add_argument("--kind", default="", help="of the fault; else drawn")
-    parser.add_argument("--workers", type=int, default=2)
+    campaigns.add_executor(parser)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    found: list[PlantedVerdict] = []
-    with ProcessPoolExecutor(given.workers) as pool:
-        seeds = range(given.seed, given.seed + given.jobs)
-        for verdict in pool.map(judged, seeds, [given.kind] * given.jobs, chunksize=4):
-            if verdict is None:
-                continue
-            found.append(verdict)
-            if verdict.outcome not in ("named", "quiet"):
-                print(f"{verdict.outcome}: seed {verdict.seed}: {verdict.said}", file=sys.stderr, flush=True)
+
+    def tell(verdict: PlantedVerdict | None) -> None:
+        if verdict is not None and verdict.outcome not in ("named", "quiet"):
+            print(f"{verdict.outcome}: seed {verdict.seed}: {verdict.said}", file=sys.stderr, flush=True)
+
+    seeds = range(given.seed, given.seed + given.jobs)
+    every = campaigns.drawn(given.executor, judged, [(seed, given.kind) for seed in seeds], tell)
+    found = [each for each in every if each is not None]
     told = table(found)
     if given.json:
         json.dump(told, sys.stdout, indent=1)

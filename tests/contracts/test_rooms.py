@@ -19,6 +19,7 @@ from outsiders import install
 from ringwright import fabrics
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.cli import main
+from ringwright.executors import fan_out as seam
 from ringwright.ground.errors import UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
@@ -121,26 +122,24 @@ def test_a_rewrite_without_settings_to_try_has_not_passed() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ campaign
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGWRIGHT_TASKS", str(tmp_path / "tasks"))
+    monkeypatch.setattr(seam, "KEPT_S", 0.0)
     asked = pieces.Asked(("algorithms", "rewrites"), only="ring", seed=3, some=True)
-    monkeypatch.setattr(campaign, "check", lambda case: Outcome(case, passed=["tried"]))
+    tried: list[str] = []
+    monkeypatch.setattr(campaign, "check", lambda case: tried.append(str(case)) or Outcome(case, passed=["tried"]))
     monkeypatch.setattr(pieces.cut, "__defaults__", (20,))
-    none = pieces.run(asked, pieces.Limits(1, 0.0), tmp_path)
-    assert (sum(none.cases.values()), none.of["rewrites"]) == (0, 0)
-    half = pieces.run(asked, pieces.Limits(1, part=(1, 2)), tmp_path)
-    assert 0 < half.cases["algorithms"] < half.of["algorithms"]
-    monkeypatch.setattr(pieces, "work", lambda piece, work=pieces.work: done.append(piece.number) or work(piece))
-    done: list[int] = []
-    whole = pieces.run(asked, pieces.Limits(1), tmp_path)
-    assert whole.cases["algorithms"] == whole.of["algorithms"] == whole.tallies["algorithms"]["ring"]["passed"]
-    assert done
-    assert all(number % 2 for number in done), "only what was left"
+    some = pieces.run(asked, "local:1", 0.0)
+    assert 0 < some.cases["algorithms"] < some.of["algorithms"]
+    assert some.of["rewrites"] == 0
     monkeypatch.setattr(pieces, "RECORD", tmp_path / "record.json")
-    pieces.record(half, 3)
+    pieces.record(some, 3)
     kept = json.loads((tmp_path / "record.json").read_text())
     assert kept["cases"] < kept["of"]
     assert kept["rooms"]["algorithms"]["ring"]["passed"] > 10
-    other = dataclasses.replace(asked, seed=4)
-    assert pieces.run(other, pieces.Limits(1, 0.0), tmp_path).cases == {}, "other cases are other pieces"
+    whole = pieces.run(asked, "local:1")
+    assert whole.cases["algorithms"] == whole.of["algorithms"] == whole.tallies["algorithms"]["ring"]["passed"]
+    assert len(tried) == len(set(tried)) == whole.of["algorithms"], "only what was left"
+    assert not (tmp_path / "tasks").exists(), "what is done is kept no longer"
 
 
 def test_cases_of_rooms_replay_from_their_text() -> None:

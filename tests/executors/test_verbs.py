@@ -75,23 +75,24 @@ def test_a_sweep_is_the_same_and_its_folder_too(tmp_path: Path, capsys: pytest.C
     assert (again["counts"], executor["tasks"]) == ({"run": 0, "kept": 4, "failed": 0}, 0)
 
 
-@pytest.mark.parametrize("verb", ["summary", "diff", "check", "query"])
+@pytest.mark.parametrize("verb", ["summary", "diff", "check", "query", "report", "convert"])
 def test_a_recording_of_many_files_is_the_same(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ManyRanks(24, 12, late_rank=5, damaged=1, missing=1).write(tmp_path / "job")
     job = str(tmp_path / "job")
     words = {
         "diff": ["diff", job, job],
         "query": ["query", "select rank, count(*) as n from events group by rank order by rank", job],
+        "report": ["report", job, "-o", str(tmp_path / "page.html"), "--force"],
+        "convert": ["convert", job, "-o", str(tmp_path / "saved"), "--force"],
     }
     answers = []
     for executor in ("local:1", "local:2", "local:3"):
         main([*words.get(verb, [verb, job]), "--json", "--executor", executor])
         answers.append(json.loads(capsys.readouterr().out))
-    told_by = [each.pop("executor", None) for each in answers]
+    told_by = [each.pop("executor") for each in answers]
     assert answers[0] == answers[1] == answers[2]
-    if verb != "query":
-        read = 46 if verb == "diff" else 23
-        assert [(each["workers"], each["tasks"]) for each in told_by] == [(1, read), (2, read), (3, read)]
+    read = 46 if verb == "diff" else 23
+    assert [(each["workers"], each["tasks"]) for each in told_by] == [(1, read), (2, read), (3, read)]
 
 
 def test_an_experiment_takes_no_executor(capsys: pytest.CaptureFixture[str]) -> None:

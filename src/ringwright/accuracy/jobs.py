@@ -7,12 +7,14 @@ once for all rows.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.calls.provenance import AskedOf, asked_of
+from ringwright.costs.probable_time import Probable
 from ringwright.engines.job.run import simulate
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.ground import stepwise
 from ringwright.ground.errors import UsageError
 from ringwright.jobs import model_job
@@ -25,7 +27,6 @@ from ringwright.jobs.step_tables import MeasuredStep
 from ringwright.jobs.study import NONE, Job, answer
 
 if TYPE_CHECKING:
-    from ringwright.costs.probable_time import Probable
     from ringwright.model.stages import Costs
     from ringwright.model.topology import Topology
 
@@ -130,25 +131,52 @@ class RefusedStep:
 
 
 def judge(
-    rows: Iterable[MeasuredStep],
+    rows: Sequence[MeasuredStep],
     predictor: Predictor | None = None,
     progress: stepwise.Advance | None = None,
     *,
     answers: bool = False,
+    executor: Chosen | FanOut = None,
 ) -> tuple[list[JudgedStep], list[RefusedStep]]:
-    """Return each row beside its prediction, and those whose parallel form the model refuses.
+    """Return each row beside its prediction, by ``executor``, and those whose parallel form the model refuses.
 
     ``answers``: beside what ``simulate`` answers too, which takes several times as long.
     """
-    predictor = predictor or Predictor()
+    _last[:] = [predictor or Predictor()]
+    given = [(row, dict(_last[0].figures), answers) for row in rows]
+    with fan_out(executor) as fan:
+        told = fan.map(predicted_step, given, title=lambda row, *_: row.label, progress=progress)
     judged, refused = list[JudgedStep](), list[RefusedStep]()
-    for row in stepwise.track_progress([*rows], progress, lambda row: row.label):
-        try:
-            predicted = predictor.predicted(row)
-            judged.append(JudgedStep(row, *predicted, predictor.answer(row) if answers else None))
-        except UsageError as error:
-            refused.append(RefusedStep(row, error.what))
+    for row, each in zip(rows, told, strict=True):
+        if each.held is None:
+            refused.append(RefusedStep(row, each.why))
+        else:
+            judged.append(JudgedStep(row, each.seconds, each.held, each.said))
     return judged, refused
+
+
+@dataclass(frozen=True)
+class PredictedStep:
+    """What is predicted of a row, as of ``JudgedStep``; ``why`` where it is refused."""
+
+    seconds: float = 0.0
+    held: PeakMemory | None = None
+    said: Probable | None = None
+    why: str = ""
+
+
+_last: list[Predictor] = []  # what it has timed serves the next row too
+
+
+def predicted_step(row: MeasuredStep, figures: dict[str, float], answers: bool) -> PredictedStep:
+    """Return what is predicted of a row, and with ``answers`` what ``simulate`` says."""
+    if not _last or dict(_last[0].figures) != figures:
+        _last[:] = [Predictor(figures)]
+    predictor = _last[0]
+    try:
+        return PredictedStep(*predictor.predicted(row), predictor.answer(row) if answers else None)
+    except UsageError as error:
+        return PredictedStep(why=error.what)
 
 
 def median(judged: Sequence[JudgedStep]) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ringwright.accuracy import mpi_accuracy
 from ringwright.accuracy.judged_choices import choices
-from ringwright.accuracy.judged_engines import EVENTS, PROGRAM, bounds_s, engine_times_s
+from ringwright.accuracy.judged_engines import ENGINE, EVENTS, PROGRAM, call_seconds
 from ringwright.accuracy.measured_calls import MeasuredFolder, RefusedRow, measured_folder, mpi_tables
 from ringwright.calls.library_calls import LIBRARY
 from ringwright.calls.provenance import AskedOf, asked_of
@@ -21,10 +21,11 @@ from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, MeasuredCall
 from ringwright.costs.probable_time import NINETY
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.ground.errors import InputError
+from ringwright.ground.stepwise import Advance
 
 SCHEMA = "ringwright.accuracy/2"
-ENGINE, CLOSED = "library", "closed-form"
 CLASSES = {"nvlink": "nvlink", "tcp": "tcp"}  # any other transport is rdma
 REGIONS = ("to 64 KiB", "between", "from 64 MiB")
 
@@ -63,19 +64,27 @@ class JudgedRow:
 
 
 def study(
-    paths: Sequence[str | Path], calibrate: Sequence[str | Path] = (), *, engine: str = ENGINE
+    paths: Sequence[str | Path],
+    calibrate: Sequence[str | Path] = (),
+    *,
+    engine: str = ENGINE,
+    progress: Advance | None = None,
+    executor: Chosen = None,
 ) -> Mapping[str, Any]:
     """Return the object of schema ``ringwright.accuracy/2``; ``calibrate`` folders hold tables that may be learnt from.
 
-    InputError for a folder without tables.
+    ``executor`` asks engines, call by call. InputError for a folder without tables.
     """
     mpi = mpi_tables(paths)
     asked = measured_folder(paths, mpi)
     given = measured_folder(calibrate) if calibrate else MeasuredFolder((), ())
     prior = shipped()
     without: list[tuple[str, str]] = []
-    rows = judged(asked.calls, given.calls, prior, engine=engine, without=without)
-    ranked, unread = _ranked(mpi, engine)
+    with fan_out(executor) as fan:
+        calls = [(each.call, engine) for each in asked.calls]
+        seconds = fan.map(call_seconds, calls, title=lambda call, _: call.table, progress=progress)
+        ranked, unread = _ranked(mpi, engine, fan)
+    rows = judged(asked.calls, given.calls, prior, engine=engine, without=without, seconds=seconds)
     refused = [*asked.refused, *given.refused, *(RefusedRow(*each) for each in without), *unread]
     return {
         "schema": SCHEMA,
@@ -88,6 +97,7 @@ def study(
         "choices": choices(asked.calls, _by_owner(given.calls), prior) if engine == ENGINE else [],
         "mpi": ranked,
         "learnt_from": sorted({each.call.owner for each in asked.calls} & set(prior.systems)),
+        "executor": fan.account.document(),
     }
 
 
@@ -102,13 +112,13 @@ def _asked(calls: Sequence[MeasuredCall], calibrate: Sequence[str | Path]) -> As
     return asked
 
 
-def _ranked(paths: Sequence[Path], engine: str) -> tuple[list[Mapping[str, Any]], list[RefusedRow]]:
+def _ranked(paths: Sequence[Path], engine: str, fan: FanOut) -> tuple[list[Mapping[str, Any]], list[RefusedRow]]:
     """Return the tables of MPI algorithms, and what of them cannot be read."""
     tables: list[Mapping[str, Any]] = []
     refused: list[RefusedRow] = []
     for path in paths:
         try:
-            tables.append(mpi_accuracy.study(path, engine))
+            tables.append(mpi_accuracy.study(path, engine, fan))
         except InputError as error:
             refused.append(RefusedRow(path.name, error.what))
             continue
@@ -123,25 +133,25 @@ def judged(
     *,
     engine: str = ENGINE,
     without: list[tuple[str, str]] | None = None,
+    seconds: Sequence[list[float] | str] | None = None,
 ) -> list[JudgedRow]:
     """Return every size of ``asked``, its answer made with the tables of ``given`` that are of its system; never with its own.
 
-    ``without`` takes in (table, reason) of what an engine does not answer.
+    ``without`` takes in (table, reason) of what an engine does not answer; ``seconds`` of each call are ``call_seconds``.
     """
-    own = _by_owner(given)
+    own, known = _by_owner(given), seconds or [call_seconds(each.call, engine) for each in asked]
     rows: list[JudgedRow] = []
     for owner in dict.fromkeys(each.call.owner for each in asked):
-        mine = [each for each in asked if each.call.owner == owner]
-        answers = expected([each.call for each in mine], own.get(owner, ()), prior)
-        for each, answer in zip(mine, answers, strict=True):
-            simulated = engine_times_s(each.call, engine) if engine in (EVENTS, PROGRAM) else None
-            if isinstance(simulated, str):
+        mine = [(each, told_s) for each, told_s in zip(asked, known, strict=True) if each.call.owner == owner]
+        answers = expected([each.call for each, _ in mine], own.get(owner, ()), prior)
+        for (each, told_s), answer in zip(mine, answers, strict=True):
+            if isinstance(told_s, str):
                 if without is not None:
-                    without.append((each.call.table, simulated))
+                    without.append((each.call.table, told_s))
                 continue
-            told, learnt = rising(answer), engine == ENGINE
-            own_s = simulated or [said.p50_s if learnt else said.closed_form_s for said in told]
-            bounds = bounds_s(each.call) if learnt else [0.0] * len(told)
+            told, learnt, simulated = rising(answer), engine == ENGINE, engine in (EVENTS, PROGRAM)
+            own_s = told_s if simulated else [said.p50_s if learnt else said.closed_form_s for said in told]
+            bounds = told_s if learnt else [0.0] * len(told)
             for time_s, answer_s, said, bound_s in zip(each.times_s, own_s, told, bounds, strict=True):
                 rows.append(
                     JudgedRow(

@@ -8,6 +8,7 @@ from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.calls.asked_fabric import AskedFabric
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.costs.learnt import LibraryCall
 from ringwright.costs.learnt.table_machine import MESH_GPUS
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.fabrics import fabric
@@ -15,12 +16,11 @@ from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:
-    from ringwright.costs.learnt import LibraryCall
     from ringwright.costs.nccl.node_types import NodeType
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
-EVENTS, PROGRAM = "events", "program"
+ENGINE, EVENTS, PROGRAM = "library", "events", "program"
 MOST_RANKS = 128
 MESH = "polaris"
 NVLINK_SHEET_GBS = 25.0  # of a link, each way, from NVLink 2 on
@@ -49,6 +49,13 @@ def _is_mesh(kind: NodeType) -> bool:
 
 def _family(kind: NodeType) -> str:
     return MESH if _is_mesh(kind) else FAMILIES.get(kind.name, kind.name)
+
+
+def call_seconds(call: LibraryCall, engine: str) -> list[float] | str:
+    """Return what an engine says of each size of a call; of the library's models the bounds that theirs cannot be below."""
+    if engine in (EVENTS, PROGRAM):
+        return engine_times_s(call, engine)
+    return bounds_s(call) if engine == ENGINE else [0.0] * len(call.sizes_bytes)
 
 
 def bounds_s(call: LibraryCall) -> list[float]:

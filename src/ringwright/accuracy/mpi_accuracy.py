@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.mpi_names import OUR_NAMES
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.formats.sources.tables.csv_rows import csv_rows, finite, whole_number
 from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.collective import Collective
@@ -229,10 +230,11 @@ class Ranked:
     first_two: float | None
 
 
-def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
+def study(path: str | Path, engine: str = "closed-form", executor: Chosen | FanOut = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.mpi-accuracy/1``.
 
-    ``events`` runs programs of up to 64 ranks on the fabric of the system; what it cannot run keeps its closed form.
+    ``events`` runs programs of up to 64 ranks on the fabric of the system, by ``executor``; what it cannot run keeps its
+    closed form.
     """
     from dataclasses import asdict
 
@@ -250,8 +252,15 @@ def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
     judged = priced
     if engine == "events":
         judged = [point for point in judged if _is_small(point)]
-    price = _by_events if engine == "events" else _declared
-    times = [price(point, machines[point.system, point.transport]) for point in judged]
+    at = [machines[point.system, point.transport] for point in judged]
+    times = [_declared(point, prices_s) for point, prices_s in zip(judged, at, strict=True)]
+    if engine == "events":
+        asked = [_simulation(point, prices_s) for point, prices_s in zip(judged, at, strict=True)]
+        each = list(dict.fromkeys(asked))
+        with fan_out(executor) as fan:
+            known = dict(zip(each, fan.map(simulated_s, each), strict=True))
+        # An engine would overlap additions, which are priced beside.
+        times = [known[a] + float(p[2]) * b.added_bytes for a, p, b in zip(asked, at, judged, strict=True)]
     return {
         "schema": SCHEMA,
         "engine": "events on the system's fabric" if engine == "events" else "closed form of the declared cost",
@@ -274,16 +283,15 @@ def _is_small(point: Point) -> bool:
     return ranks(point.nodes) <= MOST_RANKS and point.system in FABRICS and point.transport == "mpi"
 
 
-def _by_events(point: Point, prices_s: np.ndarray) -> float:
-    per_message, per_byte, per_added = (float(price) for price in prices_s)
-    key = (point.block, OUR_NAMES[point.op], ranks(point.nodes), point.size_bytes)
+def _simulation(point: Point, prices_s: np.ndarray) -> tuple[str, str, int, int, str, float, float]:
+    """Return what ``simulated_s`` is given of a point."""
     machine = FABRICS[point.system].format(p=ranks(point.nodes), nodes=point.nodes)
-    return _simulated(*key, machine, per_message, per_byte) + per_added * point.added_bytes
+    key = (point.block, OUR_NAMES[point.op], ranks(point.nodes), point.size_bytes, machine)
+    return *key, float(prices_s[0]), float(prices_s[1])
 
 
-@cache
-def _simulated(block: str, op: str, p: int, size: int, machine: str, per_message: float, per_byte: float) -> float:
-    """Return the engine's seconds; additions, which it would overlap, are priced by the caller."""
+def simulated_s(block: str, op: str, p: int, size: int, machine: str, per_message: float, per_byte: float) -> float:
+    """Return the engine's seconds of a block's program of ``p`` ranks, at prices (s) of a message and a byte."""
     import numpy as np
 
     from ringwright.engines.choose import simulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.calls import arguments, job_ends
@@ -34,9 +34,11 @@ from ringwright.calls.switch_leases import in_switches
 from ringwright.calls.unlike_software import TimedSoftware, notes, software_of, unlike
 from ringwright.calls.without_faults import AskedOnce
 from ringwright.costs.link_models import NAME_OF
-from ringwright.costs.probable_time import LEARNT
+from ringwright.costs.probable_time import LEARNT, Probable
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.engines.packets.carriage import carriers
+from ringwright.executors.content import name_of
+from ringwright.executors.fan_out import Chosen, FanOut, WorkAccount, fan_out
 from ringwright.ground import stepwise
 from ringwright.ground.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
 from ringwright.ground.units import format_size
@@ -44,7 +46,6 @@ from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
 
 if TYPE_CHECKING:
     from ringwright.calls.without_faults import SaidTime
-    from ringwright.costs.probable_time import Probable
     from ringwright.engines.packets.run import Packets
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
@@ -70,13 +71,18 @@ def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
 
 
 def sweep(
-    question: SimulationSpec, spellings: Iterable[str], wanted: Sequence[int], *, sums_too: bool = True
+    question: SimulationSpec,
+    spellings: Iterable[str],
+    wanted: Sequence[int],
+    *,
+    sums_too: bool = True,
+    executor: Chosen = None,
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.simulate/1`` as JSON values; the rest as ``swept``."""
-    return swept(question, spellings, wanted, sums_too=sums_too).document()
+    return swept(question, spellings, wanted, sums_too=sums_too, executor=executor).document()
 
 
-# long: the loop over algorithms and sizes, and the object of a schema that it fills, key by key
+# long: the object of a schema that it fills, key by key
 def swept(
     question: SimulationSpec,
     spellings: Iterable[str],
@@ -84,6 +90,7 @@ def swept(
     progress: stepwise.Advance | None = None,
     *,
     sums_too: bool = True,
+    executor: Chosen | FanOut = None,
 ) -> SimulatedCalls:
     """Return a row per algorithm and size, and what was left out.
 
@@ -91,48 +98,25 @@ def swept(
 
     Where a fault ends the job the row says how in ``ends``, and has no times. An algorithm that declines a size beside others
     that answer is a row with its reason in ``declined`` and no times; where none answers its error is raised. ``progress`` is
-    told of each row.
+    told of each row; ``executor`` makes them.
     """
-    left_out: dict[str, None] = {}
     spellings = list(spellings)
-    rows: list[SimulatedRow | DeclinedCall] = []
-    timed: dict[int, list[TimedSoftware]] = {}
-    asked = AskedOnce(question, wanted)
-    by_size: dict[int, list[tuple[str, Answered]]] = {}
-    refused: list[RingwrightError] = []
-    wanted = carried(question.op, wanted)
-    left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    algorithms = [arguments.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings]
-    pairs = [(algorithm, size) for algorithm in algorithms for size in wanted]
-    for algorithm, size in stepwise.track_progress(pairs, progress, _named):
-        spelling = algorithm.spelling
-        collective = question.collective(size)
-        try:
-            asked, program, row, omitted, run = _lasting(asked, algorithm, collective)
-            told = asked.of(algorithm, program, run, asked.on(program))
-            row = _begun_at_worst(_answered(row, told.said, question), asked, algorithm, told)
-            row = _beside_healthy(row, asked, algorithm, told)
-            by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
-        except JobEndsError as error:
-            well_us = _healthy_us(asked, algorithm, size)
-            rows.append(
-                replace(_declined(spelling, collective, error), ends=job_ends.as_row(error), healthy_us=well_us)
-            )
-            continue
-        except (UsageError, InfeasibleError, ProgramError) as error:
-            refused.append(error)
-            rows.append(_declined(spelling, collective, error))
-            continue
-        row = replace(row, ground=replace(row.ground, software=software_of(program, asked)))
-        timed.setdefault(size, []).append(TimedSoftware(algorithm, row.time_us, row.ground.software))
-        rows.append(row)
-        left_out |= dict.fromkeys(omitted) | _of_packets(question, told)
-    if refused and len(refused) == len(rows):
-        raise refused[0]
-    top, come = asked.question.topology, question.come()
+    named = (arguments.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings)
+    algorithms = {each.spelling: each for each in named}
+    carrying = carried(question.op, wanted)
+    pairs = [(spelling, size) for spelling in spellings for size in carrying]
+    come = question.come()
+    sent = question if come is None else replace(question, arrivals=come.seconds)
+    calls, asked, account = _calls(sent, tuple(wanted), pairs, progress, executor)
+    rows = [row for each in calls if (row := each.row or each.no_time) is not None]
     answered = [row for row in rows if isinstance(row, SimulatedRow)]
+    timed, by_size = _by_size(calls, algorithms)
+    longest_s = max((row.worst.worst_us or row.time_us for row in answered), default=0.0) / 1e6
+    asked = asked.lasting(longest_s)
+    top = asked.question.topology
     unlike_sizes = unlike(asked, timed)
     alike = {size: given for size, given in by_size.items() if size not in unlike_sizes}
+    nothing = () if question.op not in CARRYING_NOTHING else (f"sizes: a {question.op} carries no data",)
     return SimulatedCalls(
         schema=SCHEMA,
         asked=question.asked(spellings),
@@ -154,8 +138,91 @@ def swept(
         sums=sums(question, answered) if sums_too else [],
         fastest=[] if question.asks_engine else _fastest(question, asked.answers, alike),
         disagreements=[] if question.asks_engine else _disagreements(answered),
-        left_out=list(left_out),
+        left_out=list(dict.fromkeys((*nothing, *(each for call in calls for each in call.left_out)))),
+        executor=account.document(),
     )
+
+
+def _by_size(
+    calls: Sequence[SimulatedCall], algorithms: Mapping[str, arguments.Algorithm]
+) -> tuple[dict[int, list[TimedSoftware]], dict[int, list[tuple[str, Answered]]]]:
+    """Return the times of each size with the software in them, and what models say of them."""
+    timed: dict[int, list[TimedSoftware]] = {}
+    by_size: dict[int, list[tuple[str, Answered]]] = {}
+    for row, said in ((each.row, each.said) for each in calls if each.row is not None and each.said is not None):
+        algorithm = algorithms[row.algorithm]
+        timed.setdefault(row.size_bytes, []).append(TimedSoftware(algorithm, row.time_us, row.ground.software))
+        by_size.setdefault(row.size_bytes, []).append((row.algorithm, Answered(algorithm.knobs, said)))
+    return timed, by_size
+
+
+@dataclass(frozen=True)
+class SimulatedCall:
+    """What an algorithm answers at a size: a row and what its models say, or why there is no time, and what it leaves out."""
+
+    row: SimulatedRow | None = None
+    no_time: DeclinedCall | None = None
+    said: Probable | None = None
+    left_out: tuple[str, ...] = ()
+    is_refused: bool = False
+
+
+def _calls(
+    question: SimulationSpec,
+    wanted: tuple[int, ...],
+    pairs: Sequence[tuple[str, int]],
+    progress: stepwise.Advance | None,
+    executor: Chosen | FanOut,
+) -> tuple[list[SimulatedCall], AskedOnce, WorkAccount]:
+    """Return what each pair of an algorithm and a size answers, and who worked; the first error where all refuse."""
+    try:
+        key = name_of(_calls, (question, wanted))
+    except TypeError:  # routes that are a function of the caller's: no other process can make them
+        key, executor = f"{id(question)}", "local:1"
+    with fan_out(executor) as fan:
+        calls = fan.map(call_of, [(key, question, wanted, *pair) for pair in pairs], title=_named, progress=progress)
+    asked = _asked.pop(key, None) or AskedOnce(question, wanted)
+    if calls and all(each.is_refused for each in calls):
+        _answer(asked, *pairs[0])
+    return calls, asked, fan.account
+
+
+_asked: dict[str, AskedOnce] = {}  # what all answers of the last question share
+
+
+def call_of(
+    key: str, question: SimulationSpec, wanted: tuple[int, ...], spelling: str, size_bytes: int
+) -> SimulatedCall:
+    """Return what one algorithm answers at one of the ``wanted`` sizes; ``key`` is a name of the question and these."""
+    asked, collective = _asked.get(key), question.collective(size_bytes)
+    if asked is None:
+        asked = AskedOnce(question, wanted)
+        _asked.clear()
+        _asked[key] = asked
+    try:
+        return _answer(asked, spelling, size_bytes)
+    except JobEndsError as error:
+        algorithm = arguments.algorithm(spelling).on_links(NAME_OF[question.alpha])
+        told = replace(
+            _declined(spelling, collective, error),
+            ends=job_ends.as_row(error),
+            healthy_us=_healthy_us(asked, algorithm, size_bytes),
+        )
+        return SimulatedCall(no_time=told)
+    except (UsageError, InfeasibleError, ProgramError) as error:
+        return SimulatedCall(no_time=_declined(spelling, collective, error), is_refused=True)
+
+
+def _answer(asked: AskedOnce, spelling: str, size_bytes: int) -> SimulatedCall:
+    """Return an answer with a time; raise why there is none."""
+    question = asked.question
+    algorithm = arguments.algorithm(spelling).on_links(NAME_OF[question.alpha])
+    asked, program, row, omitted, run = _lasting(asked, algorithm, question.collective(size_bytes))
+    told = asked.of(algorithm, program, run, asked.on(program))
+    row = _begun_at_worst(_answered(row, told.said, question), asked, algorithm, told)
+    row = _beside_healthy(row, asked, algorithm, told)
+    row = replace(row, ground=replace(row.ground, software=software_of(program, asked)))
+    return SimulatedCall(row, said=told.said, left_out=(*omitted, *_of_packets(question, told)))
 
 
 def _lasting(
@@ -166,15 +233,15 @@ def _lasting(
         question = asked.question
         program = algorithm(collective, question.topology).made()
         row, omitted, run = _measured(question, program, algorithm.spelling, asked.floors, asked.on(program))
-        longer = question.lasting(max(run.time_s, (row.worst.worst_us or 0.0) / 1e6))
-        if longer is question:
+        longer = asked.lasting(max(run.time_s, (row.worst.worst_us or 0.0) / 1e6))
+        if longer is asked:
             return asked, program, row, omitted, run
-        asked = AskedOnce(longer, asked.sizes_bytes)
+        asked = longer
 
 
-def _of_packets(question: SimulationSpec, told: SaidTime) -> dict[str, None]:
+def _of_packets(question: SimulationSpec, told: SaidTime) -> tuple[str, ...]:
     """Return what is left out of an answer to which packets add what they lose."""
-    return {LEFT_OUT: None} if told.run.packets is not None and question.shows(told.said) else {}
+    return (LEFT_OUT,) if told.run.packets is not None and question.shows(told.said) else ()
 
 
 def _begun_at_worst(
@@ -204,8 +271,8 @@ def _beside_healthy(
     return replace(row, time_us=least_us, algbw_gbs=algbw, busbw_gbs=busbw, likely=likely, worst=worst)
 
 
-def _named(asked: tuple[arguments.Algorithm, int]) -> str:
-    return f"{asked[0].spelling}, {format_size(asked[1])}"
+def _named(_key: str, _question: SimulationSpec, _wanted: tuple[int, ...], spelling: str, size_bytes: int) -> str:
+    return f"{spelling}, {format_size(size_bytes)}"
 
 
 def _ground(topology: Topology) -> str:

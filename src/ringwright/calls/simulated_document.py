@@ -12,6 +12,7 @@ from ringwright.calls.sums import SumsOf
 from ringwright.calls.switch_leases import StreamAsUsed
 from ringwright.calls.unaffected import Unaffected
 from ringwright.calls.without_faults import HealthyTime
+from ringwright.executors.fan_out import ExecutorAccount
 from ringwright.ground.documents import MERGED, as_json, keys
 
 SCHEMA = "ringwright.simulate/1"
@@ -218,6 +219,7 @@ class SimulatedCalls:
     fastest: list[FastestCall]
     disagreements: list[Disagreement]
     left_out: list[str]
+    executor: ExecutorAccount
 
     @property
     def answered(self) -> list[SimulatedRow]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.calls.simulate import swept
 from ringwright.calls.simulated_document import DeclinedCall, FastestCall, SimulatedRow
+from ringwright.executors.fan_out import Chosen, ExecutorAccount, fan_out
 from ringwright.ground import stepwise
 from ringwright.ground.errors import UsageError
 
@@ -95,6 +96,7 @@ class WinnerMap:
     regions: list[WonRegion]
     declined: list[DeclinedWinner]
     left_out: list[str]
+    executor: ExecutorAccount
 
 
 def winners(
@@ -102,6 +104,7 @@ def winners(
     spellings: Sequence[str] | None,
     wanted: Sequence[int],
     progress: stepwise.Advance | None = None,
+    executor: Chosen = None,
 ) -> WinnerMap:
     """Return the object of schema ``ringwright.winners/1``: ``points``, ``regions`` and ``declined``.
 
@@ -115,16 +118,18 @@ def winners(
     refused: dict[tuple[str, str], tuple[dict[int, None], dict[int, None]]] = {}
     left_out: dict[str, None] = {}
     groups = groups_of(question)
-    for ranks in stepwise.track_progress(groups, progress, _named):
-        told = swept(replace(question, group=_group(question)[:ranks]), list(names.values()), wanted, sums_too=False)
-        left_out |= dict.fromkeys((*told.left_out, *told.notes))
-        chances = {each.size_bytes: each for each in told.fastest}
-        for size, rows in groupby(sorted(told.rows, key=_size), key=_size):
-            given = list(rows)
-            for row in (row for row in given if isinstance(row, DeclinedCall)):
-                whom = refused.setdefault((_name(names, row.algorithm), row.declined), ({}, {}))
-                whom[0][ranks], whom[1][size] = None, None
-            points += _won(names, ranks, size, given, chances.get(size))
+    with fan_out(executor) as fan:
+        for ranks in stepwise.track_progress(groups, progress, _named):
+            among = replace(question, group=_group(question)[:ranks])
+            told = swept(among, list(names.values()), wanted, sums_too=False, executor=fan)
+            left_out |= dict.fromkeys((*told.left_out, *told.notes))
+            chances = {each.size_bytes: each for each in told.fastest}
+            for size, rows in groupby(sorted(told.rows, key=_size), key=_size):
+                given = list(rows)
+                for row in (row for row in given if isinstance(row, DeclinedCall)):
+                    whom = refused.setdefault((_name(names, row.algorithm), row.declined), ({}, {}))
+                    whom[0][ranks], whom[1][size] = None, None
+                points += _won(names, ranks, size, given, chances.get(size))
     return WinnerMap(
         schema=SCHEMA,
         asked=question.asked(names.values()),
@@ -141,6 +146,7 @@ def winners(
             for (name, why), (ranks, sizes) in refused.items()
         ],
         left_out=list(left_out),
+        executor=fan.account.document(),
     )
 
 

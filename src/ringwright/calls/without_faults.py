@@ -68,6 +68,14 @@ class AskedOnce:
     def __init__(self, question: SimulationSpec, sizes_bytes: Sequence[int]) -> None:
         self.question, self.sizes_bytes = question, sizes_bytes
         self.floors, self.answers = Floors(question), Answers(question, sizes_bytes)
+        self._longer: dict[float, AskedOnce] = {}
+
+    def lasting(self, time_s: float) -> AskedOnce:
+        """Return the question with outages for as long as an answer of ``time_s``; itself where they last so long."""
+        longer = self.question.lasting(time_s)
+        if longer is self.question or longer.faults is None:
+            return self
+        return self._longer.setdefault(longer.faults.horizon_s, AskedOnce(longer, self.sizes_bytes))
 
     @cached_property
     def without_faults(self) -> WithoutFaults:

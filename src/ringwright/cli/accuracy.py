@@ -15,6 +15,7 @@ def accuracy(
     calibrate: tuple[Path, ...] = (),
     engine: Literal["library", "closed-form", "events", "program"] = "library",
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Judge simulated times on measured tables: error and what intervals cover for calls of NCCL, the order of MPI's algorithms.
 
@@ -38,8 +39,8 @@ def accuracy(
     """
     from ringwright.accuracy import judged
 
-    with progress.busy("judging"):
-        result = judged.study(folders, calibrate, engine=engine)
+    with progress.steps("judging") as advance:
+        result = judged.study(folders, calibrate, engine=engine, progress=advance, executor=executor)
     code = 0 if result["rows"] or any(each["ranked"] for each in result["mpi"]) else EXIT_INPUT
     if json:
         reading.print_json(result)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringwright.cli import options, reading
 from ringwright.ground import invocation, stores
 from ringwright.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.executors.fan_out import FanOut
 
 
 def convert(
@@ -48,12 +52,14 @@ def convert(
     """
     if output is None:
         raise UsageError("no output is named", remedy="ringwright convert LOG -o DIR")
-    with stores.delivered(output, force=force) as local:
-        written = _write(reading.inputs(paths, sample=sample), local, format, redact, salt, force, executor)
+    from ringwright.executors.fan_out import fan_out
+
+    with stores.delivered(output, force=force) as local, fan_out(executor) as fan:
+        written = _write(reading.inputs(paths, sample=sample), local, format, redact, salt, force, fan)
     named = stores.target(output)
     if json:
         outputs = [named + str(path).removeprefix(str(local)) for path in written]
-        reading.print_json({"schema": "ringwright.convert/1", "outputs": outputs})
+        reading.print_json({"schema": "ringwright.convert/1", "outputs": outputs, "executor": fan.account.document()})
     else:
         is_read = format in ("parquet", "log", "parts")
         following = f"; next: ringwright summary {shlex.quote(named)}" if is_read else ""
@@ -61,9 +67,7 @@ def convert(
     return 0
 
 
-def _write(
-    paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool, executor: str | None
-) -> list[Path]:
+def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool, fan: FanOut) -> list[Path]:
     from ringwright.formats.exports import find
 
     if form == "log":
@@ -75,9 +79,9 @@ def _write(
     if form == "parts":
         if redact:
             raise UsageError("parts are joined by their names", remedy="read the parts, and redact what is read")
-        return _write_parts(paths, output, force, executor)
+        return _write_parts(paths, output, force, fan)
     export = find(form, "trace")
-    trace = reading.trace(paths, events="all", executor=executor)
+    trace = reading.trace(paths, events="all", executor=fan)
     if redact:
         from ringwright.formats.exports.redact import redact as redacted
 
@@ -89,16 +93,14 @@ def _write(
     return export.write(trace, output, force=force)
 
 
-def _write_parts(paths: list[str], output: Path, force: bool, executor: str | None) -> list[Path]:
-    from ringwright.executors.fan_out import fan_out
+def _write_parts(paths: list[str], output: Path, force: bool, fan: FanOut) -> list[Path]:
     from ringwright.formats.exports.placement import claim_file
     from ringwright.formats.sources import part_files, parts
     from ringwright.formats.sources.captures import kinds_of, parted
 
     target = claim_file(output, force=force)
-    with fan_out(executor) as fan:
-        told = parts.apart([kinds_of(each) for each in parted(paths).sources], fan, None)
-        return part_files.write(target, parts.parts(told))
+    told = parts.apart([kinds_of(each) for each in parted(paths).sources], fan, None)
+    return part_files.write(target, parts.parts(told))
 
 
 def every_format() -> str:

@@ -134,12 +134,15 @@ class JobOptions:
             made = without_faults_too(made, model_job.made(question, machine.healthy().build(), (), networks))
         return self._rows(made, "pytorch-ddp", results, more=told, compared=compared)
 
-    def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
+    def replay(
+        self, recording: str, machine: MachineOptions, algorithm: str, results: Results, executor: str | None = None
+    ) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
 
         A workload file has no measured times: its operations take those of the fabric.
         """
         from ringwright.cli import reading
+        from ringwright.executors.fan_out import fan_out
         from ringwright.fabrics import fabric
         from ringwright.jobs import recorded_job, switch_gains, workload_files
         from ringwright.jobs.study import without_faults_too
@@ -153,9 +156,11 @@ class JobOptions:
                 f"--{given[0].replace('_', '-')} is for a model, {recording} is what it is", remedy="leave it out"
             )
         if workload_files.is_workload(Path(recording)):
+            self.refuse_executor(executor)
             return self._read(Path(recording), machine, first, others, results)
         self.refuse_networks(f"{recording} tells what its own network did")
-        replay = replayed(reading.trace([recording]))
+        with fan_out(executor) as fan:
+            replay = replayed(reading.trace([recording], executor=fan))
         if self.ran_on and replay.measured_s is None:
             raise UsageError(
                 f"--ran-on {self.ran_on}: {recording} has no times, so that operations take what they take on --fabric",
@@ -179,7 +184,8 @@ class JobOptions:
             )
         told = told if made.fabric != recorded_job.ITS_OWN else ()
         compared = _Compared(first, tuple(others), by, adds=switch_gains.switches_add(healthy))
-        return self._rows(made, "none", results, told, recorded_job.ground(replay), compared)
+        ground = recorded_job.ground(replay) | {"executor": fan.account.document()}
+        return self._rows(made, "none", results, told, ground, compared)
 
     def _read(self, path: Path, machine: MachineOptions, first: str, others: Sequence[str], results: Results) -> int:
         from ringwright.jobs import switch_gains, workload_files
@@ -213,6 +219,15 @@ class JobOptions:
             raise UsageError(
                 f"--ran-on {self.ran_on}: it is of a recording, and none is named",
                 remedy="leave it out, or name a recording",
+            )
+
+    @staticmethod
+    def refuse_executor(executor: str | None) -> None:
+        """Raise UsageError where somebody is named who works: policies are simulated one after the other, here."""
+        if executor is not None:
+            raise UsageError(
+                f"--executor {executor}: it reads recordings, and simulates sizes of a collective",
+                remedy="leave it out: policies of a job are simulated here",
             )
 
     def refuse_networks(self, why: str) -> None:

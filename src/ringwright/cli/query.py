@@ -32,13 +32,17 @@ def query(
     --------
     ringwright query "select op, sum(multiplicity) as calls from events group by op" --sample
     """
-    trace = reading.trace(reading.inputs(paths, sample=sample), executor=executor)
+    from ringwright.executors.fan_out import fan_out
+
+    with fan_out(executor) as fan:
+        trace = reading.trace(reading.inputs(paths, sample=sample), executor=fan)
     answer = trace.query(sql, files=files)
     for lost in trace.meta.get("losses", []):
         print(f"not in the answer: {harmless(lost)}", file=sys.stderr)
     if json:
         rows = [list(row) for row in answer.rows()]
-        reading.print_json({"schema": "ringwright.query/1", "columns": answer.columns, "rows": rows})
+        told = {"columns": answer.columns, "rows": rows, "executor": fan.account.document()}
+        reading.print_json({"schema": "ringwright.query/1", **told})
         return 0
     from ringwright.reports.answer import write
 

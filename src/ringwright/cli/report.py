@@ -32,19 +32,21 @@ def report(
     --------
     ringwright report --sample -o job.html --force
     """
+    from ringwright.executors.fan_out import fan_out
     from ringwright.formats.exports.placement import claim_file
     from ringwright.reports import html
 
     given = reading.inputs(paths, sample=sample)
     goal = output or html.default_name(stores.shown(given[0]))
-    with stores.delivered(goal, force=force) as local:
+    with stores.delivered(goal, force=force) as local, fan_out(executor) as fan:
         target = claim_file(local, force=force)
-        page = html.page(reading.summary(given, gap=gap, executor=executor))
+        page = html.page(reading.summary(given, gap=gap, executor=fan))
         drafts.write(target, page)
         size_bytes = target.stat().st_size
     named = stores.target(goal)
     if json:
-        reading.print_json({"schema": "ringwright.report/1", "output": named, "size_bytes": size_bytes})
+        told = {"output": named, "size_bytes": size_bytes, "executor": fan.account.document()}
+        reading.print_json({"schema": "ringwright.report/1", **told})
     else:
         print(f"wrote {named}; open it in a browser")
     return 0

@@ -125,6 +125,7 @@ def simulate(
     packets: PacketFlags = AS_USUAL,
     asked: CollectiveOptions = TOGETHER,
     shown: SimulatedOutput = ON_TERMINAL,
+    executor: options.Executor = None,
 ) -> int:
     """Simulate a collective (an nccl-tests table, each time with its interval), or with --model a whole job, a row per policy.
 
@@ -159,8 +160,9 @@ def simulate(
         )
     results = shown.results(asked.arrivals)
     if collective is not None and collective not in OPS and Path(collective).exists():
-        return job.replay(collective, machine, algorithm or "", results)
+        return job.replay(collective, machine, algorithm or "", results, executor)
     if collective is None:
+        job.refuse_executor(executor)
         return job.answer(machine, algorithm or "", asked.dtype, results, others)
     job.refuse_networks("a collective goes over one network")
     job.refuse_recorded()
@@ -169,6 +171,6 @@ def simulate(
     question = asked.question(collective, machine, others, engine, link_model, packets)
     if asked.winners:
         wanted = simulated.sizes_of_a_map(sizes, FROM_1K).listed(collective)
-        return simulated.show_winners(question, algorithm, wanted, results)
+        return simulated.show_winners(question, algorithm, wanted, results, executor)
     usual = usual_algorithm(question.collective(0), question.topology, question.calibration)
-    return simulated.show(question, algorithm or usual, sizes.listed(collective), results)
+    return simulated.show(question, algorithm or usual, sizes.listed(collective), results, executor)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ringwright.cli.jobs import Results
 
 
-def show(question: SimulationSpec, algorithms: str, wanted: list[int], results: Results) -> int:
+def show(
+    question: SimulationSpec, algorithms: str, wanted: list[int], results: Results, executor: str | None = None
+) -> int:
     """Print a row per algorithm and size; write the page and save the first algorithm's largest run where asked for.
 
     Bursts are those of the first algorithm at the largest size.
@@ -30,7 +32,7 @@ def show(question: SimulationSpec, algorithms: str, wanted: list[int], results: 
     gap_s = options.gap_seconds(results.gap)
     names = algorithms.split(",")
     with progress.steps("simulating") as advance:
-        result = study.swept(question, names, wanted, advance)
+        result = study.swept(question, names, wanted, advance, executor=executor)
     if not result.answered:
         return _ends(result, json=results.json)
     question = study.laid_out(question, result)
@@ -81,7 +83,9 @@ def sizes_of_a_map(given: Sizes, nothing: Sizes) -> Sizes:
     return replace(given, begin=OF_A_MAP.begin, end=OF_A_MAP.end) if left_out else given
 
 
-def show_winners(question: SimulationSpec, algorithms: str | None, wanted: list[int], results: Results) -> int:
+def show_winners(
+    question: SimulationSpec, algorithms: str | None, wanted: list[int], results: Results, executor: str | None = None
+) -> int:
     """Print who wins among how many ranks at which size; a map has no place for a page, a Trace or bursts."""
     from ringwright.calls import winners as study
 
@@ -89,7 +93,8 @@ def show_winners(question: SimulationSpec, algorithms: str | None, wanted: list[
     if needless := [option for option, is_given in given.items() if is_given]:
         raise UsageError(f"{needless[0]} is of one group of ranks, --winners of many", remedy="one without the other")
     with progress.steps("simulating") as advance:
-        result = study.winners(question, algorithms.split(",") if algorithms else None, wanted, advance)
+        names = algorithms.split(",") if algorithms else None
+        result = study.winners(question, names, wanted, advance, executor=executor)
     if results.json:
         reading.print_json(as_json(result))
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,27 @@ import numpy as np
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
-def name_of(function: Callable[..., object], given: tuple[Any, ...], *more: str) -> str:
+def name_of(
+    function: Callable[..., object], given: tuple[Any, ...], *more: str, seen: dict[int, bytes] | None = None
+) -> str:
     """Return the name of a call: a hash of the function's name, of what it is given, and of ``more``.
 
-    A path stands for the file that lies there: its size and the moment it was last written. TypeError for what is no data, such
-    as a function within another.
+    A path stands for the file that lies there: its size and the moment it was last written. ``seen`` has the hashes of objects
+    that several calls are given, by their ``id``. TypeError for what is no data, such as a function within another.
     """
+    seen = {} if seen is None else seen
+    for each in given:
+        if not isinstance(each, _PLAIN) and id(each) not in seen:
+            seen[id(each)] = _digest(_parts(each))
+    parts = [b"".join(_parts(each)) if isinstance(each, _PLAIN) else seen[id(each)] for each in given]
+    return _digest([*(each.encode() for each in (*more, spelled(function))), *parts]).hex()
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
     digest = hashlib.sha256()
-    for part in (*(each.encode() for each in (*more, spelled(function))), *_parts(given)):
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()
+    return digest.digest()
 
 
 def spelled(function: Callable[..., object]) -> str:

@@ -25,7 +25,7 @@ from ringwright.ground.stepwise import Advance
 
 HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
 WORTH_S = 3.0  # what must be left then, at the pace so far
-KEPT_S = 0.05  # processor time from which a result is worth a file
+KEPT_S = 0.05  # of work from which a result is worth a file
 LOOK_S = 2.0  # after which one looks whether the engine is still there
 MOST_TRIES = 4  # of a task whose workers are lost, or that hangs
 
@@ -98,9 +98,12 @@ class _Run:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the tasks, which say what this release is asked."""
-        version = "".join(inventory().values())
-        return [name_of(self.function, each, version) for each in self.given]
+        """The names of the tasks, which say what this release is asked; none where one is given what is no data."""
+        version, seen = "".join(inventory().values()), dict[int, bytes]()
+        try:
+            return [name_of(self.function, each, version, seen=seen) for each in self.given]
+        except TypeError:
+            return []
 
     def taken(self, index: int, result: bytes) -> tuple[int, Any]:
         """Note that a task is done; return its number and its result as the function says it returns it, wherever it was made."""
@@ -131,11 +134,16 @@ class FanOut:
 
     def beside(self) -> str:
         """Return a file: beside it workers that see it leave what is too large to travel; empty where there is none."""
-        return "" if self._is_alone else self._kept.beside()
+        return "" if is_at_work() else self._kept.beside()
 
     def owns(self, path: Path) -> None:
         """Take over what a worker left there: it is kept and removed as results are."""
         self._kept.owns(path)
+
+    @property
+    def kept(self) -> int:
+        """How many results the same question would take over if this run ended now."""
+        return len(self._kept)
 
     def map(
         self,
@@ -222,6 +230,7 @@ class FanOut:
             self.account.cpu_s += time.process_time() - began_cpu_s
             took_s = time.monotonic() - began_s
             passed_s, self._earlier_s = passed_s + took_s, self._earlier_s + took_s
+            self._keep(run, index, result, took_s)
             yield run.taken(index, result)
 
     def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
@@ -279,9 +288,13 @@ class FanOut:
             if each.packed is None:
                 failed[each.number] = each.error or RuntimeError("an answer without a result")
             else:
-                if each.cpu_s >= KEPT_S and run.is_kept:
-                    self._kept.keep(run.names[each.number], each.packed)
+                self._keep(run, each.number, each.packed, each.cpu_s)
                 yield run.taken(each.number, each.packed)
+
+    def _keep(self, run: _Run, index: int, result: bytes, took_s: float) -> None:
+        """Keep a result for who asks the same again after this run was cut short, where it is worth a file."""
+        if run.is_kept and took_s >= KEPT_S and len(run.given) > 1 and run.names and not is_at_work():
+            self._kept.keep(run.names[index], result)
 
     def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
         """Begin lost tasks again, each in a call of its own; one that is lost again, when no other runs that it might end too."""
@@ -310,6 +323,11 @@ class FanOut:
             self._engine = None
         if not at_once:
             self._kept.forget()
+
+    def leave(self) -> None:
+        """Let go of the engine; what was done is kept for who asks the same again."""
+        self.close(at_once=True)
+        self._kept = KeptResults()
 
 
 class _Begun:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ringwright.ground.cache_folder import cache_folder
 
 FOLDER = "RINGWRIGHT_TASKS"
+SUFFIX = ".msgpack"
 LEFT = ".tables"  # of what a worker leaves beside a result
 OLD_S = 14 * 86_400.0  # what a run that was cut short left, and nobody went on with
 
@@ -28,6 +29,9 @@ class KeptResults:
 
     def __init__(self) -> None:
         self._written: set[Path] = set()
+
+    def __len__(self) -> int:
+        return sum(path.suffix == SUFFIX for path in self._written)
 
     @property
     def is_any(self) -> bool:
@@ -76,11 +80,11 @@ class KeptResults:
             path.unlink(missing_ok=True)
         self._written.clear()
         with suppress(OSError):
-            for left in [*folder().glob("*.msgpack"), *folder().glob(f"*{LEFT}")]:
+            for left in [*folder().glob(f"*{SUFFIX}"), *folder().glob(f"*{LEFT}")]:
                 if time.time() - left.stat().st_mtime > OLD_S:
                     left.unlink(missing_ok=True)
             folder().rmdir()
 
     @staticmethod
     def _path(name: str) -> Path:
-        return folder() / f"{name}.msgpack"
+        return folder() / f"{name}{SUFFIX}"

@@ -16,6 +16,7 @@ def compare(
     output: options.Target = None,
     force: options.Force = False,
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Calibrate on half of a benchmark's sizes, predict the rest under the same faults, and show the error of each.
 
@@ -41,7 +42,11 @@ def compare(
     if (capture is None) == (jobs is None):
         raise UsageError("name one folder or one table", remedy="ringwright compare FOLDER, or --jobs FILE.csv")
     if capture is None or jobs is not None:
-        return _jobs(jobs or Path(), json=json)
+        return _jobs(jobs or Path(), json=json, executor=executor)
+    if executor is not None:
+        raise UsageError(
+            "a benchmark is simulated here", remedy="leave --executor out: it shares out the rows of --jobs"
+        )
     from ringwright_lab.bench import compare as study
     from ringwright_lab.reports import compared
 
@@ -56,15 +61,17 @@ def compare(
     return 0
 
 
-def _jobs(table: Path, *, json: bool) -> int:
+def _jobs(table: Path, *, json: bool, executor: str | None) -> int:
     from ringwright.accuracy import jobs as accuracy
+    from ringwright.executors.fan_out import fan_out
     from ringwright.jobs import step_tables
     from ringwright_lab.reports import step_accuracy
 
-    with progress.steps("simulating") as advance:
-        document = accuracy.document(*accuracy.judge(step_tables.read(table), progress=advance, answers=True))
+    rows = step_tables.read(table)
+    with progress.steps("simulating") as advance, fan_out(executor) as fan:
+        document = accuracy.document(*accuracy.judge(rows, progress=advance, answers=True, executor=fan))
     if json:
-        reading.print_json(document)
+        reading.print_json(document | {"executor": fan.account.document()})
     else:
         step_accuracy.write(document, sys.stdout)
     return 0

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from ringwright.ground.errors import UsageError
 from ringwright.model.registry import System, schedulers, systems
 from ringwright_lab.contracts import algorithm, rooms, scheduler
-from ringwright_lab.contracts.outcome import Outcome
+from ringwright_lab.contracts.outcome import Outcome, tally
 
 RECORD = "recorded.json"  # written by scripts/conformance
 ROOMS = ("algorithms", "schedulers", *rooms.ROOMS)
@@ -71,6 +73,32 @@ def check(case: Case) -> Outcome:
     if isinstance(case, rooms.RoomCase):
         return rooms.check(case)
     return scheduler.check(case) if isinstance(case, scheduler.SchedulerCase) else algorithm.check(case)
+
+
+@dataclass(frozen=True)
+class CheckedCases:
+    """What some cases came to: how many, tallies and processor seconds by slug, and each failure with its replay."""
+
+    cases: int
+    tallies: dict[str, dict[str, int]]
+    cpu_s: dict[str, float]
+    failures: list[str]
+
+
+def checked(listed: tuple[Case, ...]) -> CheckedCases:
+    """Run every check of some cases."""
+    outcomes: list[Outcome] = []
+    spent: dict[str, float] = {}
+    failures: list[str] = []
+    for case in listed:
+        begun_s = time.process_time()
+        outcomes.append(check(case))
+        spent[case.slug] = spent.get(case.slug, 0.0) + time.process_time() - begun_s
+        failures += [
+            f'scripts/conformance --replay "{case}"   # {name}: {reason}'
+            for name, reason in outcomes[-1].failed.items()
+        ]
+    return CheckedCases(len(outcomes), tally(outcomes), spent, failures)
 
 
 def parsed(text: str) -> Case:

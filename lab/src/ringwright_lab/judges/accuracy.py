@@ -22,6 +22,7 @@ from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_
 from ringwright.costs.calibration.fit import LARGE_BYTES
 from ringwright.costs.nccl import placed
 from ringwright.costs.transports import USUAL_TRANSPORT, carrier
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.formats.sources.tables.nccl_tests import read_tables
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import InputError, UsageError
@@ -139,27 +140,37 @@ def transport(fabric: str, settings: str) -> str:
     return "tcp" if "TCP" in settings else "rdma"
 
 
-def by_sizes(rows: Iterable[AccuracyCase]) -> list[AccuracyRow]:
-    """Return (a): fitted on sizes 0, 2, 4, ..., judged on sizes 1, 3, 5, ..."""
-    lines = []
-    for case in rows:
-        count = len(case.measured.sizes_bytes)
-        calibration = fit([case.measured.at(range(0, count, 2))], name=case.name, transport=case.carrier)
-        others = slice(1, None, 2)
-        lines.append(_judged(case, calibration, 1, every=others))
-    return lines
+def by_sizes(rows: Iterable[AccuracyCase], executor: Chosen | FanOut = None) -> list[AccuracyRow]:
+    """Return (a), case by case by ``executor``: fitted on sizes 0, 2, 4, ..., judged on sizes 1, 3, 5, ..."""
+    with fan_out(executor) as fan:
+        return fan.map(every_second_judged, [(case,) for case in rows], title=_name)
 
 
-def by_nodes(rows: Sequence[AccuracyCase]) -> list[AccuracyRow]:
-    """Return (b): fitted on the other node counts; a case is left out where all others stay within one node and it does not."""
-    lines = []
-    for case in rows:
-        others = other_node_counts(case, rows)
-        if not others:
-            continue
-        calibration = fit([other.measured for other in others], name=case.name, transport=case.carrier)
-        lines.append(_judged(case, calibration, len(others)))
-    return lines
+def every_second_judged(case: AccuracyCase) -> AccuracyRow:
+    """Return a case as (a) judges it: the next size by those beside it."""
+    sizes = range(0, len(case.measured.sizes_bytes), 2)
+    calibration = fit([case.measured.at(sizes)], name=case.name, transport=case.carrier)
+    return _judged(case, calibration, 1, every=slice(1, None, 2))
+
+
+def by_nodes(rows: Sequence[AccuracyCase], executor: Chosen | FanOut = None) -> list[AccuracyRow]:
+    """Return (b), case by case by ``executor``: fitted on the other node counts.
+
+    A case is left out where all others stay within one node and it does not.
+    """
+    pairs = [(case, others) for case in rows if (others := other_node_counts(case, rows))]
+    with fan_out(executor) as fan:
+        return fan.map(by_others_judged, pairs, title=_name)
+
+
+def by_others_judged(case: AccuracyCase, others: list[AccuracyCase]) -> AccuracyRow:
+    """Return a case as (b) judges it: by its system's other node counts."""
+    calibration = fit([other.measured for other in others], name=case.name, transport=case.carrier)
+    return _judged(case, calibration, len(others))
+
+
+def _name(case: AccuracyCase, *_: object) -> str:
+    return case.name
 
 
 def other_node_counts(case: AccuracyCase, measured: Iterable[AccuracyCase]) -> list[AccuracyCase]:
@@ -208,10 +219,10 @@ def summary(lines: Iterable[HasError], target: float) -> dict[str, dict[str, flo
     }
 
 
-def study(path: str | Path) -> dict[str, Any]:
+def study(path: str | Path, executor: Chosen | FanOut = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.accuracy/1``."""
     judged, left = cases(path)
-    sizes, nodes = by_sizes(judged), by_nodes(judged)
+    sizes, nodes = by_sizes(judged, executor), by_nodes(judged, executor)
     return {
         "schema": SCHEMA,
         "engine": "closed form (costs.nccl.timing)",

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.calls.call_answer import laid_out
-from ringwright.costs.calibration import calibrated, fit, ratio_error
+from ringwright.costs.calibration import MeasuredTimes, calibrated, fit, ratio_error
 from ringwright.costs.nccl import placed
 from ringwright.engines.choose import simulate
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 from ringwright_lab.judges.accuracy import AccuracyCase, other_node_counts
-
-if TYPE_CHECKING:
-    from ringwright.costs.calibration import Calibration
 
 MOST_RANKS = 64
 
@@ -38,27 +35,31 @@ class Against:
     closed_form: float
 
 
-def by_sizes(rows: Iterable[AccuracyCase], engine: str = "events") -> list[Against]:
-    """Return a line per case of up to 64 ranks; fitted on every second size, as in (a)."""
-    lines = []
-    for case in rows:
-        if runs(case):
-            measured = case.measured
-            every_second = measured.at(range(0, len(measured.sizes_bytes), 2))
-            calibration = fit([every_second], name=case.name, transport=case.carrier)
-            lines.append(_against(case, calibration, case.places(large=True, every=slice(1, None, 2)), engine))
-    return [line for line in lines if line is not None]
+def by_sizes(rows: Iterable[AccuracyCase], engine: str = "events", executor: Chosen | FanOut = None) -> list[Against]:
+    """Return a line per case of up to 64 ranks, by ``executor``; fitted on every second size, as in (a)."""
+    given = []
+    for case in (case for case in rows if runs(case)):
+        measured = case.measured
+        every_second = measured.at(range(0, len(measured.sizes_bytes), 2))
+        given.append((case, [every_second], case.places(large=True, every=slice(1, None, 2)), engine))
+    return _each(given, executor)
 
 
-def by_nodes(rows: Sequence[AccuracyCase], engine: str = "events") -> list[Against]:
-    """Return a line per case of up to 64 ranks; fitted on the system's other node counts, as in (b)."""
-    lines = []
-    for case in rows:
-        others = other_node_counts(case, rows)
-        if others and runs(case):
-            calibration = fit([other.measured for other in others], name=case.name, transport=case.carrier)
-            lines.append(_against(case, calibration, case.places(large=True), engine))
-    return [line for line in lines if line is not None]
+def by_nodes(rows: Sequence[AccuracyCase], engine: str = "events", executor: Chosen | FanOut = None) -> list[Against]:
+    """Return a line per case of up to 64 ranks, by ``executor``; fitted on the system's other node counts, as in (b)."""
+    given = [
+        (case, [other.measured for other in others], case.places(large=True), engine)
+        for case in rows
+        if runs(case) and (others := other_node_counts(case, rows))
+    ]
+    return _each(given, executor)
+
+
+def _each(
+    given: Sequence[tuple[AccuracyCase, list[MeasuredTimes], list[int], str]], executor: Chosen | FanOut
+) -> list[Against]:
+    with fan_out(executor) as fan:
+        return [line for line in fan.map(against, given, title=lambda case, *_: case.name) if line is not None]
 
 
 def runs(case: AccuracyCase) -> bool:
@@ -66,7 +67,9 @@ def runs(case: AccuracyCase) -> bool:
     return placed(case.measured.fabric)[1].ranks <= MOST_RANKS and case.measured.forced is None
 
 
-def _against(case: AccuracyCase, calibration: Calibration, places: list[int], engine: str) -> Against | None:
+def against(case: AccuracyCase, known: list[MeasuredTimes], places: list[int], engine: str) -> Against | None:
+    """Return a case at some of its sizes, by what is known; None where no fabric is like its network."""
+    calibration = fit(known, name=case.name, transport=case.carrier)
     measured, closed = case.measured, case.judge(calibration, places)
     try:
         whole, group = laid_out(measured.fabric)

@@ -84,6 +84,11 @@ def variances_of(tables: Tables, *, rounds: int = 25, begin: dict[str, float] | 
     return {name: float(np.exp(value)) for name, value in zip(names, best.x, strict=True)}
 
 
+def variances_without(tables: Tables, which: np.ndarray, rounds: int, begin: dict[str, float]) -> dict[str, float]:
+    """Return the variances that make all but some of the tables (``which``: bool) most likely: a task."""
+    return variances_of(tables.at(~which), rounds=rounds, begin=begin)
+
+
 def left_out(tables: Tables, variances: dict[str, float], which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what the other points say of some (``which``: bool): means and deviations of logs, float64 of shape (asked,)."""
     _, linalg = _scipy()

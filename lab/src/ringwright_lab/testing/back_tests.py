@@ -15,6 +15,7 @@ from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.backtest import BackTest, of_halves, of_pair
 from ringwright.advise.document import CHANGES, Advice
 from ringwright.advise.situation import of_recording
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.formats.sources import read
 from ringwright.ground.errors import RingwrightError
 from ringwright_lab.testing import drawn_pairs, live_pairs, planted_causes
@@ -37,7 +38,7 @@ TURNS = (
     "algorithm",
 )  # kinds of drawn pairs, in turn
 LAYERS = ("repair", "nccl", "ddp", "fsdp", "policy")
-SECONDS = 120.0  # of one search, so that none is stopped
+SECONDS = float("inf")  # of one search: none is stopped by a clock, however many work beside it
 MENDED_BY = {  # cause -> layers of the change that mends it
     "small-buckets": ("ddp",),
     "sockets": ("repair",),
@@ -127,18 +128,32 @@ Told = Callable[[JudgedPair | JudgedCause], None]
 
 
 def campaign(
-    sizes: BackTestSizes, first_seed: int = SEALED, told: Told | None = None, real: Sequence[Path] = ()
+    sizes: BackTestSizes,
+    first_seed: int = SEALED,
+    told: Told | None = None,
+    real: Sequence[Path] = (),
+    executor: Chosen | FanOut = None,
 ) -> BackTests:
-    """Return a campaign; ``real`` are recordings whose halves are judged besides. Real ranks need PyTorch."""
+    """Return a campaign; ``real`` are recordings whose halves are judged besides. Real ranks need PyTorch, and run here.
+
+    ``executor`` judges what is drawn.
+    """
+    tell = told or (lambda _: None)
     pairs: list[JudgedPair] = []
     causes: list[JudgedCause] = []
-    for judged in _judged(sizes, first_seed, real):
+    for judged in _run(sizes, first_seed, real):
+        tell(judged)
         if "cause" in judged:
             causes.append(judged)
         else:
             pairs.append(judged)
-        if told is not None:
-            told(judged)
+    drawn = [(TURNS[at % len(TURNS)], first_seed + at) for at in range(sizes.drawn)]
+    names = tuple(planted_causes.CAUSES)
+    put = [(names[at % len(names)], first_seed + at) for at in range(sizes.planted - sizes.live_planted)]
+    put += [("", first_seed + at) for at in range(sizes.nulls)]
+    with fan_out(executor) as fan:
+        pairs += fan.map(drawn_pair_judged, drawn, each=lambda _, judged: tell(judged))
+        causes += fan.map(drawn_cause_judged, put, each=lambda _, judged: tell(judged))
     return counted(pairs, causes, first_seed)
 
 
@@ -165,20 +180,18 @@ def _kind(each: JudgedPair) -> str:
     return f"{each['kind']}, real" if each["is_real"] else each["kind"]
 
 
-def _judged(sizes: BackTestSizes, first_seed: int, real: Sequence[Path]) -> Iterator[JudgedPair | JudgedCause]:
+def _run(sizes: BackTestSizes, first_seed: int, real: Sequence[Path]) -> Iterator[JudgedPair | JudgedCause]:
     for path in real:
         made = of_halves(read(str(path)))
         yield _pair(made, f"halves of {path.name}", first_seed, is_real=True)
     yield from _live(sizes, first_seed)
-    for at in range(sizes.drawn):
-        drawn = drawn_pairs.pair(TURNS[at % len(TURNS)], first_seed + at)
-        made = of_pair(drawn.before, drawn.after, drawn.change, drawn.machine)
-        yield _pair(made, drawn.kind, drawn.seed, is_real=False, true_gain=drawn.true_gain)
-    names = tuple(planted_causes.CAUSES)
-    for at in range(sizes.planted - sizes.live_planted):
-        yield _drawn_cause(names[at % len(names)], first_seed + at)
-    for at in range(sizes.nulls):
-        yield _drawn_cause("", first_seed + at)
+
+
+def drawn_pair_judged(kind: str, seed: int) -> JudgedPair:
+    """Return a pair of simulated jobs, judged."""
+    drawn = drawn_pairs.pair(kind, seed)
+    made = of_pair(drawn.before, drawn.after, drawn.change, drawn.machine)
+    return _pair(made, drawn.kind, drawn.seed, is_real=False, true_gain=drawn.true_gain)
 
 
 def _live(sizes: BackTestSizes, first_seed: int) -> Iterator[JudgedPair | JudgedCause]:
@@ -211,7 +224,8 @@ def _pair(made: BackTest, kind: str, seed: int, *, is_real: bool, true_gain: flo
     }
 
 
-def _drawn_cause(cause: str, seed: int) -> JudgedCause:
+def drawn_cause_judged(cause: str, seed: int) -> JudgedCause:
+    """Return a simulated recording with a cause put in, or none (""), judged."""
     made = planted_causes.planted(cause, seed)
     return _cause(cause, seed, made.trace, made.ranks, made.loss, made.machine, is_real=False)
 

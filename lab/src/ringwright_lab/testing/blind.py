@@ -12,13 +12,14 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.summary import summarise
+from ringwright.executors.fan_out import Chosen, FanOut, fan_out
 from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import slow_ranks
@@ -108,20 +109,34 @@ def plan(
 
 
 def judge(
-    cases: Iterable[BlindCase], done: Callable[[Verdict], None] | None = None, noise: HealthyNoise | None = None
+    cases: Sequence[BlindCase],
+    done: Callable[[Verdict], None] | None = None,
+    noise: HealthyNoise | None = None,
+    executor: Chosen | FanOut = None,
 ) -> list[Verdict]:
-    """Run and diagnose every case; real ones need PyTorch (MissingExtraError). ``noise``: that of healthy ranks, else ours."""
-    verdicts = []
-    noise = noise or ours()
-    for case in cases:
-        with tempfile.TemporaryDirectory(prefix="ringwright-") as scratch:
-            trace, truth = _made(case, Path(scratch) / "job", noise)
-            said = summarise(trace)["verdict"]
-        answer = _answer(case, truth, said)
-        verdicts.append(answer)
-        if done is not None:
-            done(answer)
-    return verdicts
+    """Run and diagnose every case; real ones need PyTorch (MissingExtraError), and run here, one at a time.
+
+    ``noise``: that of healthy ranks, else ours; ``executor`` does the simulated ones.
+    """
+    noise, told = noise or ours(), done or (lambda _: None)
+    came: dict[int, Verdict] = {}
+    for number in (number for number, case in enumerate(cases) if case.real):
+        came[number] = verdict_of(cases[number], noise)
+        told(came[number])
+    rest = [number for number in range(len(cases)) if number not in came]
+    with fan_out(executor) as fan:
+        given = [(cases[number], noise if cases[number].slow else None) for number in rest]
+        verdicts = fan.map(verdict_of, given, each=lambda _, verdict: told(verdict))
+    came |= dict(zip(rest, verdicts, strict=True))
+    return [came[number] for number in range(len(cases))]
+
+
+def verdict_of(case: BlindCase, noise: HealthyNoise | None) -> Verdict:
+    """Run and diagnose a case."""
+    with tempfile.TemporaryDirectory(prefix="ringwright-") as scratch:
+        trace, truth = _made(case, Path(scratch) / "job", noise or ours())
+        said = summarise(trace)["verdict"]
+    return _answer(case, truth, said)
 
 
 def _made(case: BlindCase, folder: Path, noise: HealthyNoise) -> tuple[Trace, BlindTruth]:

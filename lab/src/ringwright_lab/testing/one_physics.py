@@ -198,6 +198,16 @@ def broken(call: CallUnderFaults) -> list[str]:
     return breaches
 
 
+def tried(seed: int) -> tuple[bool, list[str]]:
+    """Return whether the drawn call of a seed has an answer, and what of it breaks the law: a task."""
+    return answers(drawn(seed)), broken(drawn(seed))
+
+
+def tried_job(seed: int) -> list[str]:
+    """Return what of the drawn job of a seed breaks the law: a task."""
+    return broken_job(drawn_job(seed))
+
+
 def row_of(call: CallUnderFaults, lines: Sequence[str]) -> Row:
     """Return the row of the collective verb under some faults; UsageError where it declines."""
     healthy = fabric(call.on)
