@@ -7,33 +7,35 @@ const LOST = "Lost: ranks \u00d7 the share of their time in communication that n
 const SHARE = "Busbw share: the bus bandwidth of the operation that takes most of the time, over what the links of the GPU that the recording names can carry.";
 const CHANGE = "Since last: what differs from the recording of that name before it by more than it varies by itself, as ringwright diff judges.";
 const UNKNOWN = "unknown";
+const four = (us) => time(Number(us.toPrecision(4)));
 const number = (value, digits) => value.toLocaleString("en-US", { maximumFractionDigits: digits });
 const said = (value, how) => (value === null || value === undefined ? element("span", { class: "unknown" }, UNKNOWN) : how(value));
 const when = (row) => `${row.time.slice(0, 16).replace("T", " ")}${row.is_end_told ? "" : "*"}`;
+const lines = (first, second) => element("span", {}, first, element("span", { class: "below" }, second));
 
 function late(row) {
   if (row.late_ranks === null) return said(null);
   if (!row.late_ranks.length) return "none";
   const some = row.late_ranks.slice(0, 4).join(", ") + (row.late_ranks.length > 4 ? ", \u2026" : "");
-  return row.late_us === null ? some : `${some}: ${time(row.late_us)} of waiting`;
+  return row.late_us === null ? some : lines(some, `${four(row.late_us)} of waiting`);
 }
 
 function changed(row) {
   const change = row.change;
   if (!change) return row.since ? "is compared" : element("span", { class: "unknown" }, "first of its name");
-  const by = change.step_ratio === null ? change.kind.replace("-", " ") : `${change.kind}: step \u00d7 ${change.step_ratio.toFixed(2)}`;
-  return element("span", { class: `change ${change.kind}`, title: change.sentence }, by);
+  const by = change.step_ratio === null ? "" : `step \u00d7 ${change.step_ratio.toFixed(2)}`;
+  return element("span", { class: `change ${change.kind}`, title: change.sentence }, lines(change.kind.replace("-", " "), by));
 }
 
-const busbw = (row) => (row.busbw_gbs === null ? said(null) : `${number(row.busbw_gbs, 2)} GB/s ${row.op}`);
+const busbw = (row) => (row.busbw_gbs === null ? said(null) : lines(row.share === null ? said(null) : `${(100 * row.share).toFixed(1)} %`, `${number(row.busbw_gbs, 2)} GB/s ${row.op || ""}`));
 // What a column is called, what it shows, by what it is ordered, whether it is a number.
 const COLUMNS = [
   ["Job", null, (row) => row.name],
-  ["When", when, (row) => row.at_ms],
+  ["When", (row) => lines(when(row).slice(0, 10), when(row).slice(11)), (row) => row.at_ms],
   ["Ranks", (row) => said(row.ranks, (ranks) => number(ranks, 0) + (row.ranks_expected && row.ranks_expected !== ranks ? ` of ${number(row.ranks_expected, 0)}` : "")), (row) => row.ranks, true],
-  ["Step", (row) => said(row.step_us, time), (row) => row.step_us, true],
-  ["Busbw share", (row) => (row.share === null ? busbw(row) : element("span", { title: `${row.busbw_gbs} GB/s` }, `${(100 * row.share).toFixed(1)} % ${row.op}`)), (row) => row.share, true],
-  ["Lost", (row) => said(row.lost_ranks, (lost) => `${row.lost_by === "waiting" ? "\u2265 " : ""}${number(lost, 2)} ranks`), (row) => row.lost_ranks, true],
+  ["Step", (row) => said(row.step_us, four), (row) => row.step_us, true],
+  ["Busbw share", busbw, (row) => row.share, true],
+  ["Lost", (row) => said(row.lost_ranks, (lost) => lines(`${row.lost_by === "waiting" ? "\u2265 " : ""}${number(lost, 2)}`, "ranks")), (row) => row.lost_ranks, true],
   ["Late rank", late, (row) => row.late_us],
   ["Since last", changed, (row) => (row.change ? row.change.step_ratio : null)],
   ["It says", (row) => (row.error ? element("span", { class: "error" }, row.error) : row.sentence), (row) => row.sentence],
@@ -62,7 +64,7 @@ export class FleetView {
     this.charts = element("div", { class: "charts" });
     this.body = element("tbody");
     this.more = element("button", { type: "button", hidden: true, onclick: () => { this.isAll = true; this.draw(); } });
-    this.heads = COLUMNS.map(([title], index) => element("th", { scope: "col" }, element("button", { type: "button", onclick: () => this.sort(index) }, title)));
+    this.heads = COLUMNS.map(([title, , , isNumber], index) => element("th", { scope: "col", class: isNumber ? "n" : null }, element("button", { type: "button", onclick: () => this.sort(index) }, title)));
     this.every = element("input", { id: "fleet-every", type: "checkbox", onchange: () => this.draw() });
     const filter = element("input", { id: "fleet-filter", type: "search", placeholder: "part of a name or of what it says", oninput: () => this.draw() });
     this.filter = filter;
@@ -97,7 +99,7 @@ export class FleetView {
   says(table, told) {
     const wrong = table.rows.filter((row) => row.error).length;
     const beside = table.beside.length ? `${number(table.beside.length, 0)} beside them say of themselves that they are none, or only parts (${table.beside.slice(0, 3).join(", ")}): --fleet takes each entry as a job` : "";
-    const many = this.name ? `${number(table.rows.length, 0)} recordings` : `${number(table.rows.length, 0)} of ${number(table.jobs, 0)} jobs are read`;
+    const many = this.name ? `${number(table.rows.length, 0)} recordings` : `${number(table.rows.length, 0)} of ${number(table.jobs, 0)} jobs are read, of ${number(table.rows.filter((row) => row.is_last).length, 0)} names`;
     this.told.textContent = [this.name && !table.rows.length ? "No job has this name." : many, wrong ? `${number(wrong, 0)} could not be read` : "", told, this.name ? "" : beside].filter(Boolean).join("; ");
     this.runs = new Map();
     for (const row of table.rows) this.runs.set(row.name, (this.runs.get(row.name) || 0) + 1);
@@ -143,7 +145,7 @@ function drawn(name, attributes, ...children) {
 
 function charts(rows, open) {
   const runs = [...rows].sort((a, b) => a.at_ms - b.at_ms);
-  return [["Step", "step_us", time], ["Busbw share", "share", (value) => `${(100 * value).toFixed(1)} %`], ["Lost", "lost_ranks", (value) => `${number(value, 2)} ranks`]]
+  return [["Step", "step_us", four], ["Busbw share", "share", (value) => `${(100 * value).toFixed(1)} %`], ["Lost", "lost_ranks", (value) => `${number(value, 2)} ranks`]]
     .filter(([, key]) => runs.filter((row) => row[key] !== null).length > 1)
     .map(([title, key, how]) => element("figure", {}, element("figcaption", {}, title), chart(runs.filter((row) => row[key] !== null), key, how, title, open)));
 }
