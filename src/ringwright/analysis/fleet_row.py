@@ -36,7 +36,7 @@ def fleet_record(trace: Trace, summary: Summary) -> FleetRecord:
     most = max(rated, key=lambda row: row["time_us"] * row["samples"], default=None)
     answer = summary["answer"]
     row = FleetRow(
-        ranks=summary["ranks_seen"],
+        ranks=summary["ranks_seen"] or None,
         ranks_expected=summary["ranks_expected"],
         step_us=round(median(lasted) * 1e6, 3) if lasted else None,
         steps=len(lasted),
@@ -56,7 +56,7 @@ def fleet_record(trace: Trace, summary: Summary) -> FleetRecord:
 def _lost(summary: Summary, lasted_s: float) -> tuple[float | None, str]:
     """Return the ranks lost, and by which of the two measures."""
     ranks, overlap, waits = summary["ranks_expected"] or summary["ranks_seen"], summary["overlap"], summary["waits"]
-    if summary["exposed_us"] is not None and overlap.get("span_us"):
+    if summary["exposed_us"] is not None and overlap.get("span_us") and overlap.get("comm_us"):
         return round(ranks * summary["exposed_us"] / overlap["span_us"], 4), "exposed"
     if not waits or not lasted_s:
         return None, ""

@@ -28,7 +28,7 @@ _SUFFIX = re.compile(r"\.(?:gz|zst|zstd|tar|tgz|zip|bz2|xz|log|txt|out|json|json
 # A date with or without a time, seconds since 1970, a number with a zero before it, one of a scheduler, a counted try.
 _STAMP = re.compile(
     r"(?:^|[-_.@# ]+)(?:(?:19|20)\d\d-?[01]\d-?[0-3]\d(?:[T_. -]?[0-2]\d[-:h_]?[0-5]\d(?:[-:m_]?[0-5]\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
-    r"|0\d*|\d{5,}(?:\.\d+)?|(?:run|job|try|attempt|restart|trial)[-_.#]?\d+)$|#\d+$",
+    r"|0\d+|\d{5,}(?:\.\d+)?|(?:run|job|try|attempt|restart|trial)[-_.#]?\d+)$|#\d+$",
     re.IGNORECASE,
 )
 

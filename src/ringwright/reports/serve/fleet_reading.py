@@ -28,6 +28,7 @@ from ringwright.ground.errors import LostTaskError, RingwrightError
 from ringwright.reports.serve.fleet import TABLE, FleetTable, TableRow, read_table
 
 ROWS = "rows"
+ENDED = ("wrong", "hang", "died")  # kinds of answers that lose more than time: these stand first
 OFTEN_S = 2.0  # between two tables while jobs are read
 LONGEST = 200  # letters of what is told of an error
 
@@ -42,7 +43,7 @@ def recorded(path: str) -> FleetRecord:
         record = fleet_record(trace, summarise(trace))
         claims = {row["field"]: row["value"] for row in trace.table("claims").to_dicts()}
     except RingwrightError as error:
-        return FleetRecord(FleetRow(error=str(error)[:LONGEST]))
+        return FleetRecord(FleetRow(error=error.what[:LONGEST]))
     except Exception as error:  # noqa: BLE001 - of a stranger's file, and there are others to be read
         return FleetRecord(FleetRow(error=f"our mistake: {type(error).__name__}: {error}"[:LONGEST]))
     ended = str(claims.get(JOB_ENDED) or "")
@@ -105,7 +106,7 @@ class _Reading:
                 row.since, before.is_last = before.key, False
                 if (row.key, row.since) in self._compared or is_last:
                     row.change = self._change(row.key, row.since)
-        rows.sort(key=lambda row: (row.lost_ranks is None, -(row.lost_ranks or 0.0), bool(row.error), row.name, -row.at_ms))
+        rows.sort(key=_by_loss)
         table = FleetTable(
             folders=list(map(str, self._folders)),
             jobs=len(self._jobs),
@@ -132,6 +133,11 @@ class _Reading:
         if (key, since) not in self._compared:
             self._compared[key, since] = fleet_change(self._known[since], self._known[key])
         return self._compared[key, since]
+
+
+def _by_loss(row: TableRow) -> tuple[bool, bool, float, bool, str, int]:
+    unknown = row.lost_ranks is None
+    return row.kind not in ENDED, unknown, -(row.lost_ranks or 0.0), bool(row.error), row.name, -row.at_ms
 
 
 def _by_name(row: TableRow) -> tuple[str, int, str]:

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { address, element, go, time } from "./elements.js";
 
 const MOST = 200; // rows that are drawn before somebody asks for all of them
-const LOST = "Lost: ranks \u00d7 the share of their time in communication that no compute hides; \u2265 where no compute was recorded: the share in which ranks waited for others, a lower bound.";
+const LOST = "Lost: ranks \u00d7 the share of their time in communication that no compute hides; \u2265 where no compute was recorded: the share in which ranks waited for others, a lower bound. First stand jobs with wrong results, that hang, or that ended early; last those of which it is unknown.";
 const SHARE = "Busbw share: the bus bandwidth of the operation that takes most of the time, over what the links of the GPU that the recording names can carry.";
 const CHANGE = "Since last: what differs from the recording of that name before it by more than it varies by itself, as ringwright diff judges.";
 const UNKNOWN = "unknown";
