@@ -2,9 +2,9 @@
 
     python benchmarks/bench_fleet.py --jobs 2000
 
-Jobs are drawn as the laboratory draws them, so many recordings each; every tenth recording is made, the others are copies of those
-with a file's time of their own. Prints one line a figure. Times are of this machine with whatever else it does; memory is
-the server's own (VmRSS), in MiB, without the processes that read.
+Jobs are drawn as the laboratory draws them, twenty recordings of each, of which two are made and the others copies of those with
+a time of their own. Prints one line a figure. Times are of this machine with whatever else it does; memory is
+the server's own (VmRSS), without the processes that read.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Server:
     def memory(self) -> str:
         """Return what the server holds now, and has held at most."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        now, most = (next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key)) for key in ("VmRSS", "VmHWM"))
+        now, most = (
+            next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key)) for key in ("VmRSS", "VmHWM")
+        )
         return f"{now:.0f} MiB, at most {most:.0f}"
 
     def end(self) -> None:

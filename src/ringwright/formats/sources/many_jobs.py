@@ -27,14 +27,15 @@ MANIFEST = re.compile(r"run\..+\.\d+(-\d+)?\.json")
 _SUFFIX = re.compile(r"\.(?:gz|zst|zstd|tar|tgz|zip|bz2|xz|log|txt|out|json|jsonl|trace|db|csv)$", re.IGNORECASE)
 # A date with or without a time, seconds since 1970, a number with a zero before it, one of a scheduler, a counted try.
 _STAMP = re.compile(
-    r"(?:^|[-_.@# ]+)(?:(?:19|20)\d\d-?[01]\d-?[0-3]\d(?:[T_. -]?[0-2]\d[-:h_]?[0-5]\d(?:[-:m_]?[0-5]\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
-    r"|0\d+|\d{5,}(?:\.\d+)?|(?:run|job|try|attempt|restart|trial)[-_.#]?\d+)$|#\d+$",
+    r"(?:^|[-_.@# ]+)(?:(?:19|20)\d\d-?[01]\d-?[0-3]\d"
+    r"(?:[T_. -]?[0-2]\d[-:h_]?[0-5]\d(?:[-:m_]?[0-5]\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"|0\d+|\d{5,}(?:\.\d+)?|(?:run|job|try|attempt|restart|trial)[-_.#]?\d+)$| *#\d+$",
     re.IGNORECASE,
 )
 
 
 class RecordedJob(NamedTuple):
-    """A recording: ``within`` are the names from the folder served to it, ``stamp`` and the last change (s since 1970) its files'."""
+    """A recording: its path, the names ``within`` the folder served, its files' stamp and last change (s since 1970)."""
 
     path: str
     within: tuple[str, ...]
@@ -115,7 +116,7 @@ def _is_loose_recording(path: Path) -> bool:
 
 
 def file_stamp(path: str | Path) -> tuple[str, float]:
-    """Return what changes whenever a file, or a file below a folder, does: names, sizes, times; and the last change, s since 1970."""
+    """Return what changes whenever a file, or one below a folder, does, and when the last of them changed, s since 1970."""
     digest, last_ns = hashlib.sha256(), 0
     waiting = [os.fspath(path)]
     while waiting:
@@ -126,7 +127,7 @@ def file_stamp(path: str | Path) -> tuple[str, float]:
             waiting += [entry.path for entry in inside if entry.is_dir(follow_symlinks=False)]
             files = [(entry.path, entry.stat()) for entry in inside if entry.is_file()]
         except NotADirectoryError:
-            files = [(each, os.stat(each))]
+            files = [(each, Path(each).stat())]
         except OSError:
             continue
         for name, about in files:

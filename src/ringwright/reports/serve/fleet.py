@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from ringwright.analysis.fleet_document import FleetChange, FleetRow
+from ringwright.analysis.fleet_document import FleetRow
 from ringwright.formats.sources.many_jobs import recorded_jobs
 from ringwright.ground.errors import UsageError
 
@@ -19,23 +18,6 @@ TABLE = "table.json"
 SCHEMA = "ringwright.fleet/1"
 LOOK_S = 2.0  # at the folders, at most so often
 REST = 4.0  # and at most a fifth of the time
-
-
-class TableRow(FleetRow, kw_only=True):
-    """A job of the table: ``at_ms`` since 1970 is when it ended, where its launcher says so, else when its files last changed.
-
-    ``is_last``: no recording of the name comes after it. ``change`` is None where no recording of the name comes before it; ``key`` and ``since`` name what was compared.
-    """
-
-    name: str
-    path: str
-    time: str
-    at_ms: int
-    is_end_told: bool
-    is_last: bool = True
-    change: FleetChange | None = None
-    key: str = ""
-    since: str = ""
 
 
 class FleetTable(msgspec.Struct):
@@ -46,7 +28,7 @@ class FleetTable(msgspec.Struct):
     jobs: int = 0
     beside: list[str] = []
     executor: str = ""
-    rows: list[TableRow] = []
+    rows: list[FleetRow] = []
 
 
 def read_table(kept: Path) -> FleetTable:
@@ -56,31 +38,27 @@ def read_table(kept: Path) -> FleetTable:
     return FleetTable()
 
 
+@dataclass
 class ServedFleet:
-    """The folders of many jobs that a server was given.
+    """The folders of many jobs that a server was given, and the folder where their table is kept.
 
-    Parameters
-    ----------
-    folders
-        Those of many jobs.
-    every
-        Whether each entry of them is a job.
-    executor
-        Who reads them, as it is spelled; empty for the usual one.
-    kept
-        The folder of the table.
+    ``every``: each entry is a job. ``executor``: who reads them, as it is spelled, empty for the usual one. ``told`` is the last
+    sign of life of their reading, ``seen`` changes with what the last look saw.
     """
 
-    def __init__(self, folders: Sequence[Path], *, every: bool, executor: str, kept: Path) -> None:
-        self.folders, self._every, self._executor, self.kept = [each.resolve() for each in folders], every, executor, kept
-        kept.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._due_s, self._seen = 0.0, ""
-        self.told, self.following = "", False
+    folders: list[Path]
+    kept: Path
+    every: bool
+    executor: str
+    told: str = ""
+    following: bool = False
+    seen: int | None = None
+    _due_s: float = 0.0
 
     @property
     def command(self) -> list[str]:
         """The command that reads what is new and writes the table."""
-        words = [str(self.kept), self._executor, "every" if self._every else "", *map(str, self.folders)]
+        words = [str(self.kept), self.executor, "every" if self.every else "", *map(str, self.folders)]
         return ["ringwright.reports.serve.fleet_reading", *words]
 
     def holds(self, path: str) -> bool:
@@ -93,13 +71,12 @@ class ServedFleet:
 
     def is_changed(self) -> bool:
         """Look at the folders, and say whether a recording came, changed or went since the look before."""
-        began_s, digest = time.monotonic(), hashlib.sha256()
-        for folder in self.folders:
-            for job in recorded_jobs(folder, every=self._every)[0]:
-                digest.update(f"{job.path}\0{job.stamp}\n".encode(errors="surrogateescape"))
+        began_s, before = time.monotonic(), self.seen
+        self.seen = hash(
+            tuple(each[:3] for folder in self.folders for each in recorded_jobs(folder, every=self.every)[0])
+        )
         self._due_s = time.monotonic() + max(LOOK_S, REST * (time.monotonic() - began_s))
-        before, self._seen = self._seen, digest.hexdigest()
-        return self._seen != before
+        return self.seen != before
 
     def table(self, name: str = "", at: str = "") -> FleetTable:
         """Return the rows of all jobs, of one name, or of the recording that a moment asks for.

@@ -108,11 +108,14 @@ def serve(
     with _listening(host, port) as listener, _workspace(keep) as (folder, note):
         address = Address(host, listener.getsockname()[1], chosen)
         names = {*LOOPBACK, host} if local else ()
-        many = [Path(path) for path in paths if fleet is not False and _holds_many(Path(path), every=fleet is True)]
-        kept = folder / FLEET / job_id("\0".join(map(str, many)))
-        served = ServedFleet(many, every=fleet is True, executor=executor, kept=kept) if many else None
-        site = ServedJobs(Workspace(folder), [*map(Path, paths), folder / "uploads", folder / "runs"], served)
-        alone = [path for path in paths if Path(path) not in many]
+        many = [path for path in paths if fleet is not False and _holds_many(Path(path), every=fleet is True)]
+        site = ServedJobs(Workspace(folder), [*map(Path, paths), folder / "uploads", folder / "runs"])
+        if many:
+            site.fleet = ServedFleet(
+                [*map(Path.resolve, map(Path, many))], folder / FLEET / job_id("\n".join(many)), fleet is True, executor
+            )
+            site.fleet.kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+        alone = [path for path in paths if path not in many]
         with asyncio.Runner() as runner:
             running = _run(
                 alone, site, listener, address, names, follow, upload_bytes, lasts_s, lambda: ready(address, note)

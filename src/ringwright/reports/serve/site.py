@@ -46,12 +46,11 @@ class ServedJobs:
         What is kept.
     roots
         Folders and files that may be opened; what a browser sent may be too.
-    fleet
-        Those of the folders that hold many jobs, where there are any.
     """
 
-    def __init__(self, workspace: Workspace, roots: Sequence[Path], fleet: ServedFleet | None = None) -> None:
-        self.workspace, self.fleet = workspace, fleet
+    def __init__(self, workspace: Workspace, roots: Sequence[Path]) -> None:
+        self.workspace = workspace
+        self.fleet: ServedFleet | None = None  # those of the folders that hold many jobs
         self.roots = [root.resolve() for root in roots]
         self.version = 0
         self.ended = False
@@ -164,7 +163,10 @@ class ServedJobs:
             if not self.ended:
                 self.changed()
 
-        self.commands.begin(FLEET, fleet.command, fleet.kept, told).add_done_callback(ended)
+        try:
+            self.commands.begin(FLEET, fleet.command, fleet.kept, told).add_done_callback(ended)
+        except UsageError:  # too many commands wait: the next look begins it
+            fleet.seen = None
 
     def _read(self, job: OpenedJob, now: str) -> None:
         if self.commands.is_known(job.id):
