@@ -85,8 +85,11 @@ class Views:
 
     async def fleet(self, request: Request) -> Response:
         """Return the table of many jobs: all, those of a name, the one at a moment."""
-        asked = request.query_params
-        return replies.as_json(await self._site.table(asked.get("name", ""), asked.get("at", "")))
+        name, at = (request.query_params.get(word, "") for word in ("name", "at"))
+        fleet = await self._site.looked_at()
+        if not name and not at and fleet.file.exists():
+            return FileResponse(fleet.file, media_type="application/json")
+        return replies.as_json(await run_in_threadpool(fleet.table, name, at))
 
     async def named(self, request: Request) -> Response:
         """Send who comes with a job's name, and perhaps a moment, to its page."""

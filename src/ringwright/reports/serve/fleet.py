@@ -56,6 +56,11 @@ class ServedFleet:
     _due_s: float = 0.0
 
     @property
+    def file(self) -> Path:
+        """The file of the table."""
+        return self.kept / TABLE
+
+    @property
     def command(self) -> list[str]:
         """The command that reads what is new and writes the table."""
         words = [str(self.kept), self.executor, "every" if self.every else "", *map(str, self.folders)]

@@ -174,7 +174,7 @@ async def _run(
         ready()
         if site.fleet is not None:
             site.fleet.following = follow
-            await site.table("", "")
+            await site.looked_at()
         for path in paths:
             job = site.open(str(Path(path).resolve()))
             if follow:

@@ -14,7 +14,7 @@ from ringwright.analysis.timeline.event_levels import EventLevels
 from ringwright.formats.sources.many_jobs import file_stamp
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.reports.serve import job_opening, questions
-from ringwright.reports.serve.fleet import FleetTable, ServedFleet
+from ringwright.reports.serve.fleet import ServedFleet
 from ringwright.reports.serve.runs import Commands
 from ringwright.reports.serve.workspace import (
     AskedRun,
@@ -137,22 +137,15 @@ class ServedJobs:
             if not self.commands.is_known(job.id):
                 self.workspace.forget(job.id)
 
-    async def table(self, name: str, at: str) -> FleetTable:
-        """Return the table of many jobs, all of them or as of ``ServedFleet.table``, and look whether there are new ones.
-
-        Raises InputError where no folder of many jobs is served.
-        """
+    async def looked_at(self) -> ServedFleet:
+        """Return the many jobs, and have read what is new of them; InputError where no folder of many jobs is served."""
         if self.fleet is None:
             raise InputError("no folder of many jobs is served here", remedy="ringwright serve --fleet FOLDER")
-        await self._look_at_fleet(self.fleet)
-        return await asyncio.to_thread(self.fleet.table, name, at)
+        if not self.commands.is_known(FLEET) and self.fleet.is_due() and await asyncio.to_thread(self.fleet.is_changed):
+            self._read_fleet(self.fleet)
+        return self.fleet
 
-    async def _look_at_fleet(self, fleet: ServedFleet) -> None:
-        if self.commands.is_known(FLEET) or not fleet.is_due():
-            return
-        if not await asyncio.to_thread(fleet.is_changed) or self.commands.is_known(FLEET):
-            return
-
+    def _read_fleet(self, fleet: ServedFleet) -> None:
         def told(text: str) -> None:
             fleet.told = text or "jobs are looked for"
             self.changed()
@@ -163,6 +156,8 @@ class ServedJobs:
             if not self.ended:
                 self.changed()
 
+        if self.commands.is_known(FLEET):  # two looked at once
+            return
         try:
             self.commands.begin(FLEET, fleet.command, fleet.kept, told).add_done_callback(ended)
         except UsageError:  # too many commands wait: the next look begins it
@@ -259,7 +254,7 @@ class ServedJobs:
             begin_s = time.monotonic()
             if begin_s >= due_s:
                 if self.fleet is not None and self.fleet.following:
-                    await self._look_at_fleet(self.fleet)
+                    await self.looked_at()
                 for job in [job for job in self.workspace.jobs.values() if job.following]:
                     now, _ = await asyncio.to_thread(file_stamp, job.path)
                     if now != job.stamp and not self.commands.is_known(job.id):
