@@ -52,14 +52,9 @@ def is_many_jobs(folder: Path) -> bool:
 
 
 def recorded_jobs(folder: Path, *, every: bool) -> tuple[list[RecordedJob], list[str]]:
-    """Return the jobs below a folder, and what lies beside them and is none; links are not followed.
+    """Return the jobs below a folder of many, and what lies beside them and is none; links are not followed.
 
-    Parameters
-    ----------
-    folder
-        One of many jobs.
-    every
-        Whether each entry is a job, where no whole recordings lie below it.
+    ``every``: an entry is a job too, where no whole recordings lie below it.
     """
     jobs, beside = [], []
     for path, is_whole in _jobs(folder, folder, 0, every=every):
