@@ -88,7 +88,8 @@ class Views:
         name, at = (request.query_params.get(word, "") for word in ("name", "at"))
         fleet = await self._site.looked_at()
         if not name and not at and fleet.file.exists():
-            return FileResponse(fleet.file, media_type="application/json")
+            # read whole: while jobs are read the next table may take its place between a look at its size and its last byte
+            return Response(await run_in_threadpool(fleet.file.read_bytes), media_type="application/json")
         return replies.as_json(await run_in_threadpool(fleet.table, name, at))
 
     async def named(self, request: Request) -> Response:
