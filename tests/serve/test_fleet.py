@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +116,12 @@ def test_links_drafts_and_what_is_no_job_are_not_taken(jobs: Path) -> None:
     ]  # fmt: skip
     assert beside == ["node0", "notes.txt"]
     assert [each.within[-1] for each in recorded_jobs(jobs, every=True)[0]][-2:] == ["node0", "notes.txt"]
+
+
+def test_a_name_that_is_no_text_stops_nothing(jobs: Path, traces: Path, tmp_path: Path) -> None:
+    shutil.copytree(traces / "one", os.fsdecode(os.fsencode(jobs) + b"/bad-\xff\xfe"))
+    assert len(read(tmp_path / "kept", jobs)) == 4
+    assert read_table(tmp_path / "kept").beside == ["bad-??"]
 
 
 @pytest.mark.parametrize(
@@ -402,3 +410,29 @@ def test_a_recording_that_grows_while_it_is_read_is_read_again(tmp_path: Path) -
             more.write(LINE.format(20)[:40])
         served.until(lambda _: table(served, 2)["a"]["key"] != before["a"]["key"])
         assert table(served, 2)["b"] == before["b"]
+
+
+@pytest.mark.once
+@pytest.mark.slow
+def test_a_table_that_is_replaced_while_it_is_sent_is_whole(tmp_path: Path) -> None:
+    log(tmp_path / "jobs" / "a" / "nccl.log")
+    with serving(tmp_path / "keep", str(tmp_path / "jobs"), "--fleet", "--executor", "local:1") as served:
+        table(served, 1)
+        (file,) = (tmp_path / "keep" / "fleet").glob("*/table.json")
+        text, ended = file.read_text(), threading.Event()
+
+        def replaced() -> None:
+            for size in itertools.cycle((0, 3 << 20)):
+                file.with_name("next").write_text(text + " " * size)
+                file.with_name("next").replace(file)
+                if ended.is_set():
+                    return
+
+        writer = threading.Thread(target=replaced)
+        writer.start()
+        try:
+            for _ in range(100):
+                assert len(served.json("GET", "/fleet.json")["rows"]) == 1
+        finally:
+            ended.set()
+            writer.join()

@@ -59,10 +59,11 @@ def recorded_jobs(folder: Path, *, every: bool) -> tuple[list[RecordedJob], list
     jobs, beside = [], []
     for path, is_whole in _jobs(folder, folder, 0, every=every):
         within = path.relative_to(folder).parts
-        if is_whole or every:
+        shown = "/".join(within).encode(errors="replace").decode()
+        if (is_whole or every) and shown == "/".join(within):
             jobs.append(RecordedJob(str(path), within, *file_stamp(path)))
-        else:
-            beside.append("/".join(within))
+        else:  # a name that is no text can be neither shown nor asked for
+            beside.append(shown)
     return jobs, beside
 
 

@@ -98,7 +98,7 @@ export class FleetView {
 
   says(table, told) {
     const wrong = table.rows.filter((row) => row.error).length;
-    const beside = table.beside.length ? `${number(table.beside.length, 0)} beside them say of themselves that they are none, or only parts (${table.beside.slice(0, 3).join(", ")}): --fleet takes each entry as a job` : "";
+    const beside = table.beside.length ? `${number(table.beside.length, 0)} beside them do not say that they are whole recordings (${table.beside.slice(0, 3).join(", ")}): --fleet takes each entry as a job` : "";
     const many = this.name ? `${number(table.rows.length, 0)} recordings` : `${number(table.rows.length, 0)} of ${number(table.jobs, 0)} jobs are read, of ${number(table.rows.filter((row) => row.is_last).length, 0)} names`;
     this.told.textContent = [this.name && !table.rows.length ? "No job has this name." : many, wrong ? `${number(wrong, 0)} could not be read` : "", told, this.name ? "" : beside].filter(Boolean).join("; ");
     this.runs = new Map();
