@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -15,6 +18,8 @@ import ringwright
 from browsing import browsing
 from patience import HANG_S
 from ringwright.model.trace import Trace
+from ringwright_lab.testing.drawn_jobs import drawn
+from ringwright_lab.testing.drawn_jobs import recorded as simulated
 from serve_process import Served, serving
 
 pytest.importorskip("playwright.sync_api")
@@ -328,3 +333,74 @@ def test_print_leaves_out_what_is_to_be_pressed(page: Any, served: Served) -> No
     assert not page.is_visible(".controls")
     assert page.is_visible(".drawing")
     assert len(page.pdf()) > 1000
+
+
+# ---- many jobs
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve three recordings of one job, the last of them slower, and one with a name that would be a tag."""
+    where = tmp_path_factory.mktemp("fleet")
+    job = drawn(1)
+    for run, slowed in enumerate(({}, {}, {1: 1.8})):
+        trace = simulated(replace(job, slowed=slowed), job.workload, run).save(where / f"gpt-run-{run}")
+        for file in trace.iterdir():
+            os.utime(file, (1.76e9 + 3600 * run, 1.76e9 + 3600 * run))
+    shutil.copytree(where / "gpt-run-0", where / HOSTILE)
+    with serving(tmp_path_factory.mktemp("keep"), str(where), "--executor", "local:1") as server:
+        server.until(lambda state: state["fleet"]["told"] == "" and len(server.json("GET", "/fleet.json")["rows"]) == 4)
+        yield server
+
+
+def test_many_jobs_are_a_table_and_a_name_is_a_history(page: Any, fleet: Served) -> None:
+    page.goto(fleet.url)
+    page.wait_for_selector("html[data-fleet='2']")
+    rows = page.locator("#fleet tbody tr")
+    assert rows.nth(0).locator("th").inner_text().split("\n") == ["gpt", "3 runs"]
+    assert "slower" in rows.nth(0).inner_text()
+    assert rows.nth(1).locator("th").inner_text() == HOSTILE
+    page.locator("#fleet-every").check()
+    page.wait_for_selector("html[data-fleet='4']")
+    page.locator("#fleet-filter").fill("ONERROR")
+    page.wait_for_selector("html[data-fleet='1']")
+    page.locator("#fleet-filter").fill("")
+    page.locator("#fleet thead button", has_text="Job").click()
+    assert rows.nth(0).locator("th").inner_text() == HOSTILE
+    page.locator("#fleet .history").first.click()
+    page.wait_for_selector("html[data-fleet='3']")
+    assert page.locator(".charts svg").count() == 2
+    assert page.locator(".charts .mark.slower").count() == 2
+    assert "Slower" in page.locator(".charts .mark.slower title").first.text_content()
+    page.locator("#fleet tbody button.link").first.click()
+    page.wait_for_selector("html[data-shown=done]")
+    assert page.locator("h1").inner_text() == "gpt-run-2"
+
+
+def test_a_link_with_a_moment_opens_the_recording_that_ran_then(page: Any, fleet: Served) -> None:
+    page.goto(f"{fleet.url}job/gpt?at=1760000001")
+    page.wait_for_selector("html[data-shown=done]")
+    assert page.locator("h1").inner_text() == "gpt-run-1"
+    page.goto(f"{fleet.url}job/{quote(HOSTILE + '?', safe='')}")
+    page.locator("#fleet-told", has_text="No job has this name").wait_for()
+    assert page.locator("h1").inner_text() == f"{HOSTILE}?"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("address", ["", "name=gpt"])
+def test_no_barrier_among_many_jobs(chromium: Any, fleet: Served, address: str, dark: bool) -> None:
+    for page in opened(chromium, color_scheme="dark" if dark else "light"):
+        show(page, fleet, address)
+        page.wait_for_selector("html[data-fleet]")
+        assert barriers(page) == []
+
+
+def test_many_jobs_on_a_phone(chromium: Any, fleet: Served) -> None:
+    for page in opened(chromium):
+        page.set_viewport_size({"width": 390, "height": 800})
+        for address in ("", "name=gpt"):
+            show(page, fleet, address)
+            page.wait_for_selector("html[data-fleet]")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -320,7 +320,7 @@ def test_a_token_is_asked_for_beyond_this_machine(tmp_path: Path) -> None:
         status, headers, _ = server.ask("GET", f"/?token={token}&x=1")
         assert (status, headers["location"]) == (303, "/?x=1")
         assert "HttpOnly" in headers["set-cookie"]
-        assert "SameSite=Strict" in headers["set-cookie"]
+        assert "SameSite=Lax" in headers["set-cookie"]
         cookie = {"Cookie": headers["set-cookie"].partition(";")[0]}
         assert server.ask("GET", "/api/state", headers=cookie)[0] == 200
         assert server.ask("GET", "/api/state", headers={"Authorization": f"Bearer {token}"})[0] == 200

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ringwright.formats.sources.many_jobs import file_stamp
 from ringwright.ground.errors import UsageError
 from ringwright.reports.serve import workspace
 from ringwright.reports.serve.workspace import AskedRun, OpenedJob, Workspace
@@ -78,10 +79,10 @@ def test_names_of_a_browser_stay_below_their_folder(tmp_path: Path) -> None:
 def test_a_stamp_changes_with_the_files_and_with_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "nccl.log"
     file.write_text("a")
-    first = workspace.stamp(str(tmp_path))
-    assert workspace.stamp(str(tmp_path)) == first
+    first = file_stamp(tmp_path)
+    assert file_stamp(tmp_path) == first
     file.write_text("ab")
-    assert workspace.stamp(str(tmp_path)) != first
+    assert file_stamp(tmp_path) != first
 
 
 def test_forgetting_a_job_leaves_its_recording(tmp_path: Path) -> None:

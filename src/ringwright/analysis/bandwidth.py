@@ -8,14 +8,16 @@ of the GROUP. GB/s = 10^9. In a job the transfer is the shortest duration among 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.noise import spread
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.bounds.laws import reason
-from ringwright.bounds.laws.ceilings import above, ceiling
+from ringwright.bounds.laws.ceilings import Ceiling, above, ceiling
 from ringwright.bounds.laws.ranks import alone
 from ringwright.bounds.laws.tables import MOST_BYTES
+from ringwright.model.links import links_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -196,12 +198,25 @@ def _limited(entry: dict[str, Any], claims: TableClaims, nics: int) -> dict[str,
     """Take the rates from an entry of one rank alone, or that is faster than its GPUs' links, and say so."""
     if entry["kind"] == "benchmark" and (why := alone(entry["nranks"])):
         return entry | {"law": reason("alone", why), "algbw_gbs": None, "busbw_gbs": None}
-    told = claims.job("gpu") if entry["kind"] == "job" else claims.table(entry["table"], "gpu")
-    # the root of a job's own call is done when its buffers are full, before the NICs are
-    nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]
-    gpu = "" if told is None or told.is_disputed else told.value
-    limit = ceiling(entry["op"] or "", entry["nranks"], nodes, gpu, nics=nics)
-    broken = above(entry["busbw_gbs"], limit)
+    broken = above(entry["busbw_gbs"], _ceiling(entry, _gpu(entry, claims), nics))
     if not broken:
         return entry | {"law": ""}
     return entry | {"law": reason("ceiling", broken), "algbw_gbs": None, "busbw_gbs": None}
+
+
+def _gpu(entry: Mapping[str, Any], claims: TableClaims) -> str:
+    told = claims.job("gpu") if entry["kind"] == "job" else claims.table(entry["table"], "gpu")
+    return "" if told is None or told.is_disputed else told.value
+
+
+def _ceiling(entry: Mapping[str, Any], gpu: str, nics: int) -> Ceiling | None:
+    # the root of a job's own call is done when its buffers are full, before the NICs are
+    nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]
+    return ceiling(entry["op"] or "", entry["nranks"], nodes, gpu, nics=nics)
+
+
+def ceiling_share(trace: Trace, entry: Mapping[str, Any]) -> float | None:
+    """Return an entry's bus bandwidth over what the links of its GPU can carry; None where no GPU that is known is named."""
+    gpu = _gpu(entry, TableClaims(trace, ("gpu",)))
+    limit = _ceiling(entry, gpu, _most_nics(trace)) if links_of(gpu) is not None else None
+    return None if limit is None or entry["busbw_gbs"] is None else round(entry["busbw_gbs"] / limit.busbw_gbs, 4)

@@ -24,14 +24,16 @@ def serve(
     keep: Path | None = None,
     lasts: Annotated[str | None, Parameter(name="--for")] = None,
     no_open: bool = False,
+    fleet: bool | None = None,
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Serve recordings, their reports and every what-if on one page, until Ctrl-C.
 
     Parameters
     ----------
     paths
-        Logs, folders or captures. The page reads nothing beside them but what is sent to it.
+        Logs, folders or captures, or folders of many of them. The page reads nothing beside them but what is sent to it.
     port
         Usual: 8642, or the next one that is free; 0 takes a free one.
     host
@@ -47,6 +49,9 @@ def serve(
         End after so long (10s, 5min), else with Ctrl-C or SIGTERM.
     no_open
         Open no browser, also where there is a screen.
+    fleet
+        Each entry of a folder is a job, or --no-fleet: all of it is one. Usual: saved Traces and folders of the verb run, where
+        there are several of them in a folder that is no recording itself, are jobs.
     json
         Print one JSON object once requests are taken (schema ringwright.serve/1).
 
@@ -78,6 +83,8 @@ def serve(
         token=token,
         keep=keep,
         follow=follow,
+        fleet=fleet,
+        executor=executor or "",
         ready=ready,
         lasts_s=parse_time(lasts) if lasts is not None else None,
     )

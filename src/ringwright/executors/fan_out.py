@@ -20,7 +20,7 @@ from ringwright.executors.inventory import inventory
 from ringwright.executors.kept_results import KeptResults
 from ringwright.executors.kinds import VARIABLE, Engine, WrappedExecutor, parsed
 from ringwright.executors.worker import Terms, WorkerAnswers, answer, is_at_work, packed, refusal, unpacked
-from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError, LostTaskError
 from ringwright.ground.stepwise import Advance
 
 HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
@@ -305,10 +305,11 @@ class FanOut:
         for index, why in ((index, why) for indexes, why in lost for index in indexes if index not in run.done):
             run.tries[index] = run.tries.get(index, 1) + 1
             if run.tries[index] > MOST_TRIES:
-                raise InfeasibleError(
+                raise LostTaskError(
                     f"task {index + 1} of {len(run.given)} was begun {MOST_TRIES} times and came to no end: {why}",
                     where=begun.engine.name,
                     remedy="the same with --executor local:1 shows what it does",
+                    number=index,
                 )
             self.account.retried += 1
             if run.tries[index] > 2:

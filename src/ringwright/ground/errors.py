@@ -180,6 +180,14 @@ class JobEndsError(InfeasibleError):
         self.ranks: tuple[int, ...] = ()
 
 
+class LostTaskError(InfeasibleError):
+    """A task ends its worker, or hangs, whoever works; ``number`` is its index among those given."""
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", number: int) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.number = number
+
+
 class RanksFailedError(InfeasibleError):
     """Real ranks did not come to their end; ``answers`` are what each of them had found by then."""
 

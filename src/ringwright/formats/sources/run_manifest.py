@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 KIND = "run"
-JOB_ENDED, JOB_SEEN = "job ended at", "job seen at"
+JOB_ENDED, JOB_SEEN, JOB_NAME = "job ended at", "job seen at", "run job"
 MOST_BYTES = 4 << 20
 
 

@@ -9,19 +9,28 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from ringwright import __version__, reports
 from ringwright.analysis.timeline import event_view
 from ringwright.ground.errors import InputError, RingwrightError, UsageError
 from ringwright.reports.serve import questions, replies
+from ringwright.reports.serve.fleet import moment
 from ringwright.reports.serve.site import ERRORS, OUT, PAGE, UNFINISHED, shown
 
 if TYPE_CHECKING:
@@ -70,8 +79,24 @@ class Views:
                 "release": __version__,
                 "jobs": [msgspec.to_builtins(job) for job in jobs],
                 "runs": [{**msgspec.to_builtins(run), "command": shown(run)} for run in runs],
+                "fleet": None if self._site.fleet is None else {"told": self._site.fleet.told},
             }
         )
+
+    async def fleet(self, request: Request) -> Response:
+        """Return the table of many jobs: all, those of a name, the one at a moment."""
+        name, at = (request.query_params.get(word, "") for word in ("name", "at"))
+        fleet = await self._site.looked_at()
+        if not name and not at and fleet.file.exists():
+            # read whole: while jobs are read the next table may take its place between a look at its size and its last byte
+            return Response(await run_in_threadpool(fleet.file.read_bytes), media_type="application/json")
+        return replies.as_json(await run_in_threadpool(fleet.table, name, at))
+
+    async def named(self, request: Request) -> Response:
+        """Send who comes with a job's name, and perhaps a moment, to its page."""
+        at = request.query_params.get("at", "")
+        asked = {"name": request.path_params["name"], **({"at": str(moment(at))} if at else {})}
+        return RedirectResponse(f"/#{urlencode(asked)}", status_code=303)
 
     async def news(self, _request: Request) -> Response:
         """Stream the version of the state whenever it changes."""
@@ -295,6 +320,8 @@ def application(site: ServedJobs, upload_bytes: int) -> Starlette:
             get("/static/{name}", views.file),
             get("/api/state", views.state),
             get("/api/news", views.news),
+            get("/fleet.json", views.fleet),
+            get("/job/{name:path}", views.named),
             get("/api/questions", views.asked),
             get("/api/names/{topic}", views.names),
             get("/api/browse", views.browse),

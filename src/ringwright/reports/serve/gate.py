@@ -97,7 +97,7 @@ class RequestGuard:
         """Take the token out of the address, so that it stands in no history and no link that is sent on."""
         rest = [(name, value) for name, value in parse_qsl(scope["query_string"].decode("latin-1")) if name != "token"]
         target = "/" + scope["path"].lstrip("/") + (f"?{urlencode(rest)}" if rest else "")
-        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Lax; Path=/"
         headers = [(b"location", target.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 303, "headers": [*headers, *HEADERS]})
         await send({"type": "http.response.body", "body": b""})

@@ -1,4 +1,4 @@
-"""Reads a job once, in a process of its own: what the server shows of it lies in the job's folder from then on."""
+"""Reads a job in a process of its own: for its page, which lies in the job's folder from then on, or for its row among many."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringwright.analysis.fleet_document import FleetRecord, FleetRow
 from ringwright.ground import drafts
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.units import format_size
 
 REPORT, SUMMARY, TRACE, LEVELS = "report.html", "summary.json", "trace", "timeline"
+LONGEST = 200  # letters of what is told of an error
 OFTEN_S = 0.5
 
 
@@ -24,14 +26,35 @@ def prepare(path: str, folder: Path) -> None:
     from ringwright.reports import html
 
     trace = read([path], progress=_counting())
-    _say("writing the trace")
+    say("writing the trace")
     trace.save(folder / TRACE, force=True)
-    _say("summarising")
+    say("summarising")
     view = summarise(trace)
     drafts.write(folder / REPORT, html.page(view))
     drafts.write(folder / SUMMARY, json.dumps(view, default=str))
-    _say("laying out the timeline")
+    say("laying out the timeline")
     levels(trace).save(folder / LEVELS)
+
+
+def recorded(path: str) -> FleetRecord:
+    """Return what a recording says; one that cannot be read says why, whatever it was."""
+    from ringwright.analysis.fleet_row import fleet_record
+    from ringwright.analysis.summary import summarise
+    from ringwright.formats.sources import read
+    from ringwright.formats.sources.run_manifest import JOB_ENDED, JOB_NAME
+
+    try:
+        trace = read([path], executor="local:1")
+        record = fleet_record(trace, summarise(trace))
+        claims = {row["field"]: row["value"] for row in trace.table("claims").to_dicts()}
+    except RingwrightError as error:
+        return FleetRecord(FleetRow(error=error.what[:LONGEST]))
+    except Exception as error:  # noqa: BLE001 - of a stranger's file, and there are others to be read
+        return FleetRecord(FleetRow(error=f"our mistake: {type(error).__name__}: {error}"[:LONGEST]))
+    ended = str(claims.get(JOB_ENDED) or "")
+    record.job = str(claims.get(JOB_NAME) or "")
+    record.ended_unix_s = int(ended) / 1e9 if ended.isdecimal() and len(ended) < 20 else None
+    return record
 
 
 class _counting:  # noqa: N801 - called like a function
@@ -44,10 +67,11 @@ class _counting:  # noqa: N801 - called like a function
         self._done += size_bytes
         if time.monotonic() - self._last_s > OFTEN_S:
             self._last_s = time.monotonic()
-            _say(f"reading {format_size(self._done)}")
+            say(f"reading {format_size(self._done)}")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Say what is done, on stderr."""
     sys.stderr.write(f"ringwright: {text}\n")
     sys.stderr.flush()
 
@@ -58,7 +82,7 @@ def main(words: Sequence[str]) -> int:
     try:
         prepare(path, Path(folder))
     except RingwrightError as error:
-        _say(str(error))
+        say(str(error))
         return error.exit_code
     return 0
 

@@ -17,11 +17,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringwright.formats.sources.many_jobs import is_many_jobs
 from ringwright.ground import drafts
 from ringwright.ground.errors import InputError, MissingExtraError, UsageError
+from ringwright.reports.serve.fleet import ServedFleet
 from ringwright.reports.serve.gate import LOOPBACK, RequestGuard
-from ringwright.reports.serve.site import ServedJobs
-from ringwright.reports.serve.workspace import Workspace
+from ringwright.reports.serve.site import FLEET, ServedJobs
+from ringwright.reports.serve.workspace import Workspace, job_id
 
 PORT = 8642
 LAST_PORT = 65_535
@@ -53,6 +55,8 @@ def serve(
     token: str = "",
     keep: Path | None = None,
     follow: bool = False,
+    fleet: bool | None = None,
+    executor: str = "",
     upload_bytes: int = UPLOAD_BYTES,
     lasts_s: float | None = None,
     ready: Callable[[Address, str], None] = lambda _address, _note: None,
@@ -71,6 +75,10 @@ def serve(
         Folder of what was opened and asked; None for the user's own.
     follow
         Read the jobs anew whenever their files grow.
+    fleet
+        Whether each entry of a folder is a job; None: where the folder holds several whole recordings, those are.
+    executor
+        Who reads many jobs, as it is spelled; empty for the usual one.
     upload_bytes
         The largest file that is taken from a browser.
     lasts_s
@@ -100,17 +108,29 @@ def serve(
     with _listening(host, port) as listener, _workspace(keep) as (folder, note):
         address = Address(host, listener.getsockname()[1], chosen)
         names = {*LOOPBACK, host} if local else ()
+        many = [path for path in paths if fleet is not False and _holds_many(Path(path), every=fleet is True)]
+        site = ServedJobs(Workspace(folder), [*map(Path, paths), folder / "uploads", folder / "runs"])
+        if many:
+            site.fleet = ServedFleet(
+                [*map(Path.resolve, map(Path, many))], folder / FLEET / job_id("\n".join(many)), fleet is True, executor
+            )
+            site.fleet.kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+        alone = [path for path in paths if path not in many]
         with asyncio.Runner() as runner:
             running = _run(
-                paths, folder, listener, address, names, follow, upload_bytes, lasts_s, lambda: ready(address, note)
+                alone, site, listener, address, names, follow, upload_bytes, lasts_s, lambda: ready(address, note)
             )
             runner.run(running)
+
+
+def _holds_many(path: Path, *, every: bool) -> bool:
+    return path.is_dir() if every else is_many_jobs(path)
 
 
 # long: a life of the server from its folder to its end, in order
 async def _run(
     paths: Sequence[str],
-    folder: Path,
+    site: ServedJobs,
     listener: socket.socket,
     address: Address,
     names: Collection[str],
@@ -123,7 +143,6 @@ async def _run(
 
     from ringwright.reports.serve.application import application
 
-    site = ServedJobs(Workspace(folder), [*map(Path, paths), folder / "uploads", folder / "runs"])
     gate = RequestGuard(application(site, upload_bytes), token=address.token, names=names)
     config = uvicorn.Config(
         gate,
@@ -153,6 +172,9 @@ async def _run(
         while not server.started:
             await asyncio.sleep(0.01)
         ready()
+        if site.fleet is not None:
+            site.fleet.following = follow
+            await site.looked_at()
         for path in paths:
             job = site.open(str(Path(path).resolve()))
             if follow:

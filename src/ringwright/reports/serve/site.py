@@ -11,8 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from ringwright.analysis.timeline.event_levels import EventLevels
+from ringwright.formats.sources.many_jobs import file_stamp
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.reports.serve import job_opening, questions
+from ringwright.reports.serve.fleet import ServedFleet
 from ringwright.reports.serve.runs import Commands
 from ringwright.reports.serve.workspace import (
     AskedRun,
@@ -23,7 +25,6 @@ from ringwright.reports.serve.workspace import (
     new_id,
     safe_name,
     sent_name,
-    stamp,
 )
 
 PAGE, RESULT, OUT, ERRORS = "page.html", "trace", "out.txt", "err.txt"
@@ -32,6 +33,8 @@ UNFINISHED = ".part"  # of a file that is being sent
 GLANCE_S = 0.5  # between two looks at what running commands have printed
 LOOK_S = 2.0  # at the files of jobs that are followed
 REST = 4.0  # a growing job is read anew at most a fifth of the time
+MOST_OPENED = 32  # of many jobs, besides those that are followed or were asked about; the oldest go first
+FLEET = "fleet"
 
 
 class ServedJobs:
@@ -47,6 +50,7 @@ class ServedJobs:
 
     def __init__(self, workspace: Workspace, roots: Sequence[Path]) -> None:
         self.workspace = workspace
+        self.fleet: ServedFleet | None = None  # those of the folders that hold many jobs
         self.roots = [root.resolve() for root in roots]
         self.version = 0
         self.ended = False
@@ -111,14 +115,53 @@ class ServedJobs:
         """Open a job, or return it where it is open and unchanged since it was read; ``called``: what it is shown as."""
         name = job_id(path)
         job = self.workspace.jobs.get(name)
-        now = stamp(path)
+        now = file_stamp(path)[0]
         if job is None:
             job = OpenedJob(name, called or job_name(path), path, time.time(), uploaded=uploaded)
             self.workspace.keep(job)
+            self._close_oldest()
         if job.state == "done" and job.stamp == now:
             return job
         self._read(job, now)
         return job
+
+    def _close_oldest(self) -> None:
+        """Forget the oldest of many jobs that were looked at, beyond those that are kept."""
+        asked = {job for run in self.workspace.runs.values() for job in run.jobs}
+        spare = [
+            job
+            for job in self.workspace.jobs.values()
+            if self.fleet is not None and self.fleet.holds(job.path) and job.id not in asked and not job.following
+        ]
+        for job in sorted(spare, key=lambda job: job.opened_unix_s)[:-MOST_OPENED]:
+            if not self.commands.is_known(job.id):
+                self.workspace.forget(job.id)
+
+    async def looked_at(self) -> ServedFleet:
+        """Return the many jobs, and have read what is new of them; InputError where no folder of many jobs is served."""
+        if self.fleet is None:
+            raise InputError("no folder of many jobs is served here", remedy="ringwright serve --fleet FOLDER")
+        if not self.commands.is_known(FLEET) and self.fleet.is_due() and await asyncio.to_thread(self.fleet.is_changed):
+            self._read_fleet(self.fleet)
+        return self.fleet
+
+    def _read_fleet(self, fleet: ServedFleet) -> None:
+        def told(text: str) -> None:
+            fleet.told = text or "jobs are looked for"
+            self.changed()
+
+        def ended(task: asyncio.Task[int]) -> None:
+            failed = not task.cancelled() and (task.exception() is not None or task.result())
+            fleet.told = f"not all were read: {self.errors_of(fleet.kept)}" if failed else ""
+            if not self.ended:
+                self.changed()
+
+        if self.commands.is_known(FLEET):  # two looked at once
+            return
+        try:
+            self.commands.begin(FLEET, fleet.command, fleet.kept, told).add_done_callback(ended)
+        except UsageError:  # too many commands wait: the next look begins it
+            fleet.seen = None
 
     def _read(self, job: OpenedJob, now: str) -> None:
         if self.commands.is_known(job.id):
@@ -210,8 +253,10 @@ class ServedJobs:
                 self.changed()
             begin_s = time.monotonic()
             if begin_s >= due_s:
+                if self.fleet is not None and self.fleet.following:
+                    await self.looked_at()
                 for job in [job for job in self.workspace.jobs.values() if job.following]:
-                    now = await asyncio.to_thread(stamp, job.path)
+                    now, _ = await asyncio.to_thread(file_stamp, job.path)
                     if now != job.stamp and not self.commands.is_known(job.id):
                         self._read(job, now)
                 due_s = time.monotonic() + max(LOOK_S, REST * (time.monotonic() - begin_s))

@@ -169,20 +169,6 @@ def sent_name(files: Sequence[Path]) -> str:
     return f"{first[-LONGEST:]}" + (f" and {more} more" if more else "")
 
 
-def stamp(path: str) -> str:
-    """Return what changes whenever a file, or a file below a folder, does: names, sizes and times of change."""
-    digest = hashlib.sha256()
-    root = Path(path)
-    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
-        try:
-            about = file.stat()
-        except OSError:
-            continue
-        if file.is_file():
-            digest.update(os.fsencode(file) + f"\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
-
-
 def safe_name(name: str) -> Path:
     """Return a relative path made of what a browser calls a file; UsageError where nothing usable is left."""
     parts = [re.sub(r"[^\w.+=@,-]", "_", part)[-LONGEST:] for part in name.replace("\\", "/").split("/")]

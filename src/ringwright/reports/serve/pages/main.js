@@ -1,6 +1,7 @@
 // The page: jobs at the side; of the chosen one its report, its timeline, questions and their answers. The address says what is shown.
 import { get, news, post, remove, send } from "./api.js";
 import { address, bytes, colour, element, go, time } from "./elements.js";
+import { FleetView } from "./fleet.js";
 import { Timeline } from "./timeline.js";
 
 const byId = (id) => document.getElementById(id);
@@ -10,6 +11,7 @@ let state = { jobs: [], runs: [], version: -1 };
 let questions = [];
 let drawn = ""; // what main shows, so that news redraw only what they change
 let timelines = [];
+let fleet = null; // the table of many jobs, while it is shown
 
 // ---- what is said
 
@@ -31,6 +33,7 @@ function drawSide() {
     element("a", { href: `#job=${job.id}`, "aria-current": job.id === chosen ? "page" : null }, job.name),
     element("span", { class: `state ${job.state}` }, [stateWords[job.state], job.state === "running" ? job.told : "", job.following ? "followed" : ""].filter(Boolean).join(", ")))));
   byId("no-jobs").hidden = state.jobs.length > 0;
+  byId("all-jobs").hidden = !state.fleet;
 }
 
 // ---- the main part
@@ -40,14 +43,17 @@ async function draw() {
   const job = state.jobs.find((each) => each.id === now.get("job"));
   drawSide();
   document.title = job ? `${job.name} \u2013 Ringwright` : "Ringwright";
-  const key = JSON.stringify([job && job.id, job && (job.shown ? "read" : job.state), job && job.shown, job && job.following, now.get("tab"), now.get("other"), now.get("ask"), now.get("run"), questions.length]);
+  const key = JSON.stringify([job && job.id, job && (job.shown ? "read" : job.state), job && job.shown, job && job.following, now.get("tab"), now.get("other"), now.get("ask"), now.get("run"), now.get("name"), now.get("at"), now.get("view"), Boolean(state.fleet), questions.length]);
   if (key !== drawn) {
     drawn = key;
     timelines = [];
+    const isFleet = !job && state.fleet && now.get("view") !== "any";
+    fleet = isFleet ? new FleetView(now.get("name") || "", now.get("at") || "", openPath) : null;
     const main = byId("main");
-    main.replaceChildren(...(job ? drawJob(job, now) : drawAny(now)));
+    main.replaceChildren(...(job ? drawJob(job, now) : fleet ? [fleet.root] : drawAny(now)));
     document.documentElement.dataset.shown = job ? (job.shown ? "done" : job.state) : "welcome";
   }
+  if (fleet) tried(() => fleet.update(state.fleet.told))();
   updateRuns();
 }
 
@@ -333,7 +339,7 @@ function rowsTable(columns, rows) {
 
 // ---- opening and sending
 
-const openPath = tried(async (path) => { const job = await post("/api/jobs", { path }); byId("browser").close(); await refresh(); go({ job: job.id, tab: null, run: null }); });
+const openPath = tried(async (path) => { const job = await post("/api/jobs", { path }); byId("browser").close(); await refresh(); go({ job: job.id, tab: null, run: null, at: null, view: null }, Boolean(address().get("at"))); await draw(); });
 
 const browse = tried(async (path) => {
   const { entries } = await get(`/api/browse?${new URLSearchParams({ path })}`);
@@ -381,7 +387,8 @@ byId("open-folder").addEventListener("click", () => browse(""));
 byId("browser-close").addEventListener("click", () => byId("browser").close());
 byId("send-files").addEventListener("click", () => byId("files").click());
 byId("files").addEventListener("change", (event) => sendFiles(event.target.files));
-byId("any-machine").addEventListener("click", () => go({ job: null, tab: null, run: null, ask: null }));
+byId("any-machine").addEventListener("click", () => go({ job: null, name: null, at: null, tab: null, run: null, ask: null, view: "any" }));
+byId("all-jobs").addEventListener("click", () => go({ job: null, name: null, at: null, tab: null, run: null, ask: null, view: null }));
 document.addEventListener("dragover", (event) => event.preventDefault());
 document.addEventListener("drop", (event) => { event.preventDefault(); sendFiles(event.dataTransfer.files); });
 window.addEventListener("hashchange", () => { document.body.classList.remove("side-open"); draw(); });
@@ -390,7 +397,7 @@ window.addEventListener("popstate", () => draw());
 tried(async () => {
   questions = (await get("/api/questions")).questions;
   await refresh();
-  if (!address().get("job") && state.jobs.length && !location.hash) go({ job: state.jobs[0].id }, true);
+  if (!address().get("job") && state.jobs.length && !location.hash && !state.fleet) go({ job: state.jobs[0].id }, true);
   await draw();
   showTheme();
   document.documentElement.dataset.ready = "yes";
