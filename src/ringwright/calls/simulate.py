@@ -82,7 +82,6 @@ def sweep(
     return swept(question, spellings, wanted, sums_too=sums_too, executor=executor).document()
 
 
-# long: the object of a schema that it fills, key by key
 def swept(
     question: SimulationSpec,
     spellings: Iterable[str],
