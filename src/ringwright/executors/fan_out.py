@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, TypedDict, TypeVar, cast
 
-from ringwright.executors.content import name_of
+from ringwright.executors.begun_calls import BegunCalls, TaskRun
 from ringwright.executors.inventory import inventory
 from ringwright.executors.kept_results import KeptResults
 from ringwright.executors.kinds import VARIABLE, Engine, WrappedExecutor, parsed
-from ringwright.executors.worker import Terms, WorkerAnswers, answer, is_at_work, packed, refusal, unpacked
-from ringwright.ground.errors import InfeasibleError, LostTaskError
+from ringwright.executors.worker import Terms, WorkerAnswers, is_at_work, packed, refusal
+from ringwright.ground.errors import LostTaskError
 from ringwright.ground.stepwise import Advance
 
 HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
 WORTH_S = 3.0  # what must be left then, at the pace so far
 KEPT_S = 0.05  # of work from which a result is worth a file
-LOOK_S = 2.0  # after which one looks whether the engine is still there
 MOST_TRIES = 4  # of a task whose workers are lost, or that hangs
 
 R = TypeVar("R")
@@ -79,36 +76,6 @@ def fan_out(executor: Chosen | FanOut = None) -> Iterator[FanOut]:
         fan.close(at_once=True)
         raise
     fan.close()
-
-
-@dataclass
-class _Run:
-    """The tasks of one ``map``, and which of them have a result."""
-
-    function: Callable[..., Any]
-    given: Sequence[tuple[Any, ...]]
-    is_kept: bool = True
-    done: set[int] = field(default_factory=set)
-    tries: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def left(self) -> list[int]:
-        """The tasks without a result."""
-        return [index for index in range(len(self.given)) if index not in self.done]
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names of the tasks, which say what this release is asked; none where one is given what is no data."""
-        version, seen = "".join(inventory().values()), dict[int, bytes]()
-        try:
-            return [name_of(self.function, each, version, seen=seen) for each in self.given]
-        except TypeError:
-            return []
-
-    def taken(self, index: int, result: bytes) -> tuple[int, Any]:
-        """Note that a task is done; return its number and its result as the function says it returns it, wherever it was made."""
-        self.done.add(index)
-        return index, unpacked(self.function, result)
 
 
 class FanOut:
@@ -206,7 +173,7 @@ class FanOut:
         ``until`` is asked again and again whether it is enough: what has not come by then is left. Results that stand for what
         does not outlive the run are not kept: ``is_kept``.
         """
-        run = _Run(function, given, is_kept)
+        run = TaskRun(function, given, is_kept)
         self.account.tasks += len(given)
         for index, result in self._kept.of(run.names) if is_kept and self._kept.is_any else ():
             self.account.resumed += 1
@@ -218,7 +185,7 @@ class FanOut:
                 break
         shown.end()
 
-    def _here(self, run: _Run, shown: _Shown) -> Iterator[tuple[int, Any]]:
+    def _here(self, run: TaskRun, shown: _Shown) -> Iterator[tuple[int, Any]]:
         """Do what is not worth another process, or all of it where there is none."""
         passed_s, left = 0.0, run.left
         for done, index in enumerate(left):
@@ -244,7 +211,7 @@ class FanOut:
 
     def _elsewhere(
         self,
-        run: _Run,
+        run: TaskRun,
         shown: _Shown,
         paths: Sequence[str],
         deadline_s: float | None,
@@ -258,7 +225,7 @@ class FanOut:
         engine = self._engine
         self.account.name, self.account.workers = engine.name, engine.workers
         deadline_s = deadline_s or self._deadline_s
-        begun = _Begun(engine, run, Terms(inventory(), tuple(paths)))
+        begun = BegunCalls(engine, run, Terms(inventory(), tuple(paths)))
         failed: dict[int, Exception] = {}
         while begun.goes_on():
             lost = begun.late(deadline_s)
@@ -279,7 +246,7 @@ class FanOut:
         if failed:
             raise failed[min(failed)]
 
-    def _taken(self, run: _Run, said: WorkerAnswers, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
+    def _taken(self, run: TaskRun, said: WorkerAnswers, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
         """Yield the answers of one call, each once."""
         for each in said.answers:
             if each.number in run.done or each.number in failed:
@@ -291,12 +258,12 @@ class FanOut:
                 self._keep(run, each.number, each.packed, each.cpu_s)
                 yield run.taken(each.number, each.packed)
 
-    def _keep(self, run: _Run, index: int, result: bytes, took_s: float) -> None:
+    def _keep(self, run: TaskRun, index: int, result: bytes, took_s: float) -> None:
         """Keep a result for who asks the same again after this run was cut short, where it is worth a file."""
         if run.is_kept and took_s >= KEPT_S and len(run.given) > 1 and run.names and not is_at_work():
             self._kept.keep(run.names[index], result)
 
-    def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
+    def _again(self, begun: BegunCalls, lost: list[tuple[list[int], str]]) -> None:
         """Begin lost tasks again, each in a call of its own; one that is lost again, when no other runs that it might end too."""
         if not lost:
             return
@@ -331,90 +298,10 @@ class FanOut:
         self._kept = KeptResults()
 
 
-class _Begun:
-    """Calls that were begun, each with the indexes of its tasks and the moment."""
-
-    def __init__(self, engine: Engine, run: _Run, terms: Terms) -> None:
-        self.engine, self.run, self._terms = engine, run, terms
-        self.calls: dict[Future[Any], tuple[list[int], float]] = {}
-        self.suspects: deque[int] = deque()  # each to be begun alone
-        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        left = run.left
-        size = engine.together(len(left))
-        self._waiting = deque(left[at : at + size] for at in range(0, len(left), size))
-
-    def goes_on(self) -> bool:
-        """Begin what waits, as much as the engine takes; say whether anything runs."""
-        while self._waiting and (self.engine.ahead is None or len(self.calls) < self.engine.ahead):
-            self.submit(self._waiting.popleft())
-        if not self.calls and self.suspects:
-            self.submit([self.suspects.popleft()])
-        return bool(self.calls)
-
-    def submit(self, indexes: list[int]) -> None:
-        """Begin a call of some tasks; by an engine that has just lost its workers, once more."""
-        tasks = [(index, tuple(self.run.given[index])) for index in indexes]
-        try:
-            future = self._submitted(tasks)
-        except self.engine.lost:
-            self.engine.renew()
-            future = self._submitted(tasks, is_last=True)
-        self.calls[future] = (indexes, time.monotonic())
-        future.add_done_callback(self._ended.put)
-
-    def _submitted(self, tasks: list[tuple[int, tuple[Any, ...]]], *, is_last: bool = False) -> Future[Any]:
-        try:
-            return self.engine.submit(answer, self._terms, self.run.function, tasks)
-        except self.engine.lost as error:
-            raise (self._gone(error) if is_last else error) from None
-        except (OSError, RuntimeError) as error:
-            raise self._gone(error) from error
-
-    def _gone(self, error: BaseException) -> InfeasibleError:
-        """Return what is said of an engine that takes no tasks any more."""
-        done, of = len(self.run.done), len(self.run.given)
-        return InfeasibleError(
-            f"it takes no more tasks: {str(error) or type(error).__name__}",
-            where=self.engine.name,
-            remedy=f"{done} of {of} results are kept: the same command goes on there, with this executor or another",
-        )
-
-    def done(self, deadline_s: float | None) -> list[tuple[Future[Any], list[int]]]:
-        """Return the calls that have ended, after waiting for one."""
-        ended: list[Future[Any]] = []
-        try:
-            ended.append(self._ended.get(timeout=LOOK_S if deadline_s is None else min(LOOK_S, deadline_s / 4)))
-            while True:
-                ended.append(self._ended.get_nowait())
-        except Empty:
-            if not ended and (why := self.engine.gone()):
-                raise self._gone(RuntimeError(why)) from None
-        return [(future, self.calls.pop(future)[0]) for future in ended if future in self.calls]
-
-    def late(self, deadline_s: float | None) -> list[tuple[list[int], str]]:
-        """Take back the calls that have run for too long for as many tasks."""
-        if deadline_s is None:
-            return []
-        now = time.monotonic()
-        running = [
-            future
-            for future, (indexes, since) in self.calls.items()
-            if now - since > deadline_s * len(indexes) and not future.done()
-        ]
-        late = []
-        for future in running:
-            indexes, _ = self.calls.pop(future)
-            if not future.cancel():  # one that waited for its turn only is no loss
-                late.append((indexes, f"it took longer than {deadline_s:g} s"))
-            else:
-                self.submit(indexes)
-        return late
-
-
 class _Shown:
     """Progress of a run, over all workers."""
 
-    def __init__(self, run: _Run, title: Callable[..., str] | None, progress: Advance | None) -> None:
+    def __init__(self, run: TaskRun, title: Callable[..., str] | None, progress: Advance | None) -> None:
         self._run, self._title, self._progress = run, title, progress
 
     def _say(self, done: int, name: str) -> None:

@@ -64,7 +64,15 @@ class Engine(Protocol):
         """Let go of the engine; ``at_once`` ends what runs."""
 
 
-class WrappedExecutor:
+class TellingFutures:
+    """An engine whose futures say by themselves that no result comes."""
+
+    def gone(self) -> str:
+        """Return nothing."""
+        return ""
+
+
+class WrappedExecutor(TellingFutures):
     """An engine that is an object of ``concurrent.futures.Executor``, and brings back by itself what it lost."""
 
     lost: tuple[type[BaseException], ...] = ()
@@ -86,10 +94,6 @@ class WrappedExecutor:
 
     def renew(self) -> None:
         """Do nothing: it knows which workers it has."""
-
-    def gone(self) -> str:
-        """Return nothing: its futures tell."""
-        return ""
 
     def close(self, *, at_once: bool = False) -> None:
         """Do nothing: it is whose who gave it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from ringwright.executors.kinds import known, processors, shared_out, whole_number
+from ringwright.executors.kinds import TellingFutures, known, processors, shared_out, whole_number
 from ringwright.executors.worker import ignore_interrupts
 from ringwright.ground.errors import MissingExtraError
 
@@ -24,7 +24,7 @@ def opened(address: str, settings: Mapping[str, str]) -> LocalEngine:
     return LocalEngine(whole_number({"workers": address}, "workers", 1) if address else processors())
 
 
-class LocalEngine:
+class LocalEngine(TellingFutures):
     """A pool that is made anew where a process dies; they do not run the program that asks (``__main__``) again."""
 
     def __init__(self, workers: int) -> None:
@@ -72,10 +72,6 @@ class LocalEngine:
     def renew(self) -> None:
         """End all processes, and be ready to begin others."""
         self._pool(anew=True)
-
-    def gone(self) -> str:
-        """Return nothing: its futures tell."""
-        return ""
 
     def close(self, *, at_once: bool = False) -> None:
         """Leave the processes for the next question, or end them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from ringwright.executors.kinds import known, shared_out, whole_number
+from ringwright.executors.kinds import TellingFutures, known, shared_out, whole_number
 from ringwright.ground.errors import InputError, MissingExtraError
 
 WHAT = "workers of a Ray cluster: the one of this machine (ray), or another's client server"
@@ -33,7 +33,7 @@ def opened(address: str, settings: Mapping[str, str]) -> RayEngine:
     return RayEngine(address, ray, whole_number(settings, "cpus", 1), mine=mine)
 
 
-class RayEngine:
+class RayEngine(TellingFutures):
     """Remote tasks as futures; those of a node that is gone are begun elsewhere by Ray itself."""
 
     ahead: int | None = None
@@ -65,10 +65,6 @@ class RayEngine:
 
     def renew(self) -> None:
         """Do nothing: Ray begins workers itself."""
-
-    def gone(self) -> str:
-        """Return nothing: its futures tell."""
-        return ""
 
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the cluster; ``at_once`` ends the tasks that run."""

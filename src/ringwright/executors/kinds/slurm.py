@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ringwright.executors.kinds import known, shared_out, whole_number
+from ringwright.executors.kinds import TellingFutures, known, shared_out, whole_number
 from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 
 WHAT = "job arrays of Slurm through submitit: nodes= tasks of an array at a time, time= minutes each"
@@ -60,7 +60,7 @@ class LostJobError(Exception):
     """A job ended and left no result."""
 
 
-class SlurmEngine:
+class SlurmEngine(TellingFutures):
     """Calls gathered into job arrays, and a thread that looks at their jobs."""
 
     ahead: int | None = None
@@ -131,10 +131,6 @@ class SlurmEngine:
 
     def renew(self) -> None:
         """Do nothing: each call is a job of its own."""
-
-    def gone(self) -> str:
-        """Return nothing: its futures tell."""
-        return ""
 
     def close(self, *, at_once: bool = False) -> None:
         """End the thread; ``at_once`` cancels the jobs that are left."""
