@@ -14,7 +14,6 @@ from ringwright.executors.kept_results import LEFT
 from ringwright.formats.sources.calls.build import PlacedProcess, frame_of, read_process
 from ringwright.formats.sources.gate.packed import PackedPart, unpacked
 from ringwright.formats.sources.gate.temporary import Store
-from ringwright.ground.trace_tables import conformed
 
 if TYPE_CHECKING:
     from ringwright.executors.fan_out import FanOut
@@ -71,23 +70,23 @@ class EventBatches:
 
     def events(self, processes: Sequence[PlacedProcess]) -> pl.LazyFrame:
         """Return the events of all: of few rows in the order of the processes, else batch by batch, by communicator."""
-        by = "turn" if sum(batch.height for batch in self._batches) <= MOST_ROWS else "communicator"
+        is_large = sum(batch.height for batch in self._batches) > MOST_ROWS
         here = [[at for at in processes if batch.begin <= at.number < batch.end] for batch in self._batches]
-        frames = self._elsewhere(here, by) if by == "communicator" else {}
+        frames = self._elsewhere(here) if is_large else {}
         for number, batch in enumerate(self._batches):
             if number not in frames:
                 kept = batch.kept if batch.kept is not None or not batch.rows else _together(batch.rows).lazy()
-                made = _ordered(here[number], kept, by)
-                frames[number] = made.lazy() if by == "turn" else self.store.keep(made)
+                made = frame_of(here[number], kept, by_communicator=is_large).collect()
+                frames[number] = self.store.keep(made) if is_large else made.lazy()
         return pl.concat([frames[number] for number in range(len(self._batches))])
 
-    def _elsewhere(self, here: list[list[PlacedProcess]], by: str) -> dict[int, pl.LazyFrame]:
+    def _elsewhere(self, here: list[list[PlacedProcess]]) -> dict[int, pl.LazyFrame]:
         """Let workers write the batches whose rows they see; return those, by their numbers."""
         asked = [number for number, batch in enumerate(self._batches) if batch.waits_elsewhere]
         frames: dict[int, pl.LazyFrame] = {}
         if self._fan is None or len(asked) < 2:
             return frames
-        given = [(self._batches[number].rows, here[number], by) for number in asked]
+        given = [(self._batches[number].rows, here[number]) for number in asked]
         for at, file in self._fan.stream(batch_file, given, is_kept=False):
             frames[asked[at]] = self.store.take(Path(file))
             for _, _, part in self._batches[asked[at]].rows:
@@ -96,16 +95,12 @@ class EventBatches:
         return frames
 
 
-def batch_file(rows: list[NumberedRows], processes: list[PlacedProcess], by: str) -> str:
+def batch_file(rows: list[NumberedRows], processes: list[PlacedProcess]) -> str:
     """Write the events of processes beside the parts that hold their rows; return the file: a task, for whoever sees those."""
     at = next(part.tables for *_, part in rows if isinstance(part, PackedPart) and isinstance(part.tables, Path))
     file = at.with_name(f"{uuid4().hex}{LEFT}")
-    _ordered(processes, _together(rows).lazy(), by).write_parquet(file, compression="lz4")
+    frame_of(processes, _together(rows).lazy(), by_communicator=True).collect().write_parquet(file, compression="lz4")
     return str(file)
-
-
-def _ordered(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None, by: str) -> pl.DataFrame:
-    return conformed("events", frame_of(processes, calls).sort(by, maintain_order=True)).collect()
 
 
 def _together(rows: Sequence[NumberedRows]) -> pl.DataFrame:

@@ -70,41 +70,40 @@ def placed(gathered: Gathered, number: int, process: CallsFile, life: int, origi
     return PlacedProcess(number, *about, shift_ns, communicators, _others(process, shift_ns))
 
 
-def frame_of(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None) -> pl.LazyFrame:
-    """Return the events of processes that stand in order; ``calls`` are their rows, each with the ``process`` it is of.
+def frame_of(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None, *, by_communicator: bool) -> pl.LazyFrame:
+    """Return the events of processes; ``calls`` are their rows, each with the ``process`` it is of.
 
-    ``turn`` is which process a row is of, in that order.
+    In the order in which the processes stand, or ``by_communicator``. What is the same for all rows, or for all of a process, comes
+    last: it need not be sorted.
     """
     told = [(at.number, row) for at in processes for row in at.others]
-    numbers = pl.Series("process", [number for number, _ in told], pl.Int32)
-    others = rows("events", [row for _, row in told]).with_columns(numbers).lazy()
-    parts = [others] if calls is None else [_of_job(processes, calls), others]
-    about = _about(processes, {name: schema("events")[name] for name in ("rank", "host", "pid", "file", "clock")})
+    listed = rows("events", [row for _, row in told])
+    others = listed.select(
+        pl.Series("process", [number for number, _ in told], pl.Int32),
+        *(column for column in listed if column.null_count() < len(column)),
+    ).lazy()
+    whole = others if calls is None else pl.concat([_of_job(processes, calls), others], how="diagonal")
+    turn = pl.col("process").replace_strict(
+        [at.number for at in processes], range(len(processes)), return_dtype=pl.Int32
+    )
+    whole = whole.sort("communicator" if by_communicator and calls is not None else turn, maintain_order=True)
     same = {"source": KIND, "ground": "read", "multiplicity": 1, "records": 1, "confidence": 1.0}
-    whole = pl.concat(
-        [
-            conformed("events", part.drop("rank", "host", "pid", "file", "clock", strict=False), "process")
-            for part in parts
-        ]
-    )
-    whole = whole.drop("rank", "host", "pid", "file", "clock").join(
-        about.lazy(), on="process", how="left", maintain_order="left"
-    )
-    return whole.with_columns(pl.lit(value).alias(name) for name, value in same.items())
+    whole = whole.join(_about(processes).lazy(), on="process", how="left", maintain_order="left")
+    return conformed("events", whole.with_columns(pl.lit(value).alias(name) for name, value in same.items()))
 
 
-def _about(processes: Sequence[PlacedProcess], kinds: dict[str, Any]) -> pl.DataFrame:
+def _about(processes: Sequence[PlacedProcess]) -> pl.DataFrame:
     """Return what is the same for all rows of a process."""
     columns = {
         "process": [at.number for at in processes],
-        "turn": range(len(processes)),
         "rank": [at.rank for at in processes],
         "host": [at.host for at in processes],
         "pid": [at.pid for at in processes],
         "file": [at.name for at in processes],
         "clock": [f"host:{at.host}" for at in processes],
     }
-    return fitted(columns, {"process": pl.Int32, "turn": pl.Int32, **kinds})
+    kinds = schema("events")
+    return fitted(columns, {"process": pl.Int32} | {name: kinds[name] for name in columns if name != "process"})
 
 
 def _of_job(processes: Sequence[PlacedProcess], calls: pl.LazyFrame) -> pl.LazyFrame:

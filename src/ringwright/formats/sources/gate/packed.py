@@ -137,23 +137,22 @@ def _column(series: pl.Series) -> PackedColumn:
     import numpy as np
     import polars as pl
 
-    kind, words, unknown = str(series.dtype), [], series.null_count()
+    kind, unknown = str(series.dtype), series.null_count()
     if unknown == len(series):
         return PackedColumn(series.name, kind, b"", b"", [])
-    if series.n_unique() == 1:
-        series, unknown = series.head(1), 0
-    known = b""
+    words, known = list[str](), b""
     if series.dtype == pl.String:
         words = series.drop_nulls().unique(maintain_order=True).to_list()
         series = series.cast(pl.Enum(words)).to_physical().cast(pl.Int32).fill_null(len(words))
-    else:
-        known = np.packbits(series.is_not_null().to_numpy()).tobytes() if unknown else b""
-        series = (series.cast(pl.Int8) if series.dtype == pl.Boolean else series).fill_null(0)
-    values = series.to_numpy()
-    if series.dtype != pl.Float64:
-        most = max(int(values.max()), -1 - int(values.min()))
-        values = values.astype(next(f"<i{width}" for width in _WIDTHS if most < 1 << 8 * width - 1))
-    return PackedColumn(series.name, kind, values.tobytes(), known, words, values.dtype.itemsize)
+    elif unknown:
+        known = np.packbits(series.is_not_null().to_numpy()).tobytes()
+        series = series.fill_null(strategy="min") if series.dtype != pl.Boolean else series.fill_null(value=False)
+    if series.dtype == pl.Float64:
+        return PackedColumn(series.name, kind, series.to_numpy().tobytes(), known, words, 8)
+    least, most = int(series.min()), int(series.max())  # type: ignore[arg-type]
+    values = (series.head(1) if least == most else series).to_numpy()
+    width = next(width for width in _WIDTHS if -1 << 8 * width - 1 <= least and most < 1 << 8 * width - 1)
+    return PackedColumn(series.name, kind, values.astype(f"<i{width}").tobytes(), known, words, width)
 
 
 def _made(tables: bytes | None, kind: Any, value: Any) -> Any:
