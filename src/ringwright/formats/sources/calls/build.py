@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -73,8 +73,8 @@ def placed(gathered: Gathered, number: int, process: CallsFile, life: int, origi
 def frame_of(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None, *, by_communicator: bool) -> pl.LazyFrame:
     """Return the events of processes; ``calls`` are their rows, each with the ``process`` it is of.
 
-    In the order in which the processes stand, or ``by_communicator``. What is the same for all rows, or for all of a process, comes
-    last: it need not be sorted.
+    In the order in which the processes stand, or ``by_communicator``. What is the same for all rows of a process comes last: it
+    need not be sorted.
     """
     told = [(at.number, row) for at in processes for row in at.others]
     listed = rows("events", [row for _, row in told])
