@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis import logical_operations
-from ringwright.analysis.slow.arrivals import of_any
+from ringwright.analysis.slow.arrivals import arrivals, of_any
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
 from ringwright_lab.testing.many_ranks import ManyRanks
@@ -27,17 +27,29 @@ def test_the_late_rank_is_named_and_no_cut_recording_is_a_hang(said: dict[str, A
     assert len([text for text in said["losses"] if "stops without an end" in text]) == 2
 
 
+@pytest.mark.parametrize("late_rank", [130, None])
+def test_few_steps_of_many_ranks_tell_who_is_late(late_rank: int | None, tmp_path: Path) -> None:
+    """The many calls of small groups, in which one rank or another is last, do not hide who holds all of them up."""
+    ManyRanks(200, 4, late_rank=late_rank, damaged=2, missing=1).write(tmp_path / "job")
+    told = arrivals(read(tmp_path / "job"))
+    assert told["collectives"] > 2000
+    assert [each["ranks"] for each in told["culprits"]] == ([] if late_rank is None else [[late_rank]])
+    assert told["verdict"] == ("none" if late_rank is None else "straggler")
+
+
 def test_what_is_missing_is_told(said: dict[str, Any]) -> None:
     assert (said["ranks_seen"], said["ranks_expected"]) == (39, 40)
     assert said["ledger"]["refused"] == 2
     assert {row["size"]: row["operations"] for row in said["communicator_list"] if row["size"] == 40} == {40: 30}
 
 
-def test_communicators_are_counted_some_at_a_time(
-    said: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most", [700, 5000])
+def test_operations_are_counted_some_at_a_time(
+    most: int, said: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Some communicators together, or of a large one some of its operations."""
     ManyRanks(40, 30, late_rank=13, damaged=2, missing=1).write(tmp_path / "job")
-    monkeypatch.setattr(logical_operations, "MOST_ROWS", 5000)
+    monkeypatch.setattr(logical_operations, "MOST_ROWS", most)
     lots = dict(summarise(read(tmp_path / "job")))
     for name in ("operations", "communicator_list", "size_classes", "by_role", "pair_bytes"):
         assert lots[name] == said[name]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 _KEYS = ("communicator", "op", "size_bytes", "count", "datatype", "reduce_op", "root", "nranks", "phase", "layer")
-MOST_ROWS = 2_000_000  # joined at a time: about half a gigabyte
+MOST_ROWS = 1_000_000  # joined at a time: about half a gigabyte
 _POINTS = (
     *("communicator", "comm_rank", "rank", "nranks", "op", "peer"),
     *("size_bytes", "count", "datatype", "phase", "layer"),
@@ -56,7 +56,7 @@ def folded(trace: Trace) -> Trace:
 
 
 def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per kind of collective; of many rows some communicators at a time, for all ranks of each come together."""
+    """Return one row per kind of collective; of many rows some at a time, in which all ranks of an operation come together."""
     import polars as pl
 
     mine = events.filter(pl.col("kind") == "collective")
@@ -64,14 +64,17 @@ def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
     if sum(counts["rows"]) <= MOST_ROWS:
         return _once(mine)
     needed = mine.select(*_KEYS, "sequence", "multiplicity", "records")
-    lot = counts.with_columns(lot=pl.col("rows").cum_sum() // MOST_ROWS).group_by("lot", maintain_order=True)
-    bounds = lot.agg(low=pl.col("communicator").min(), high=pl.col("communicator").max()).select("low", "high").rows()
-    unknown = pl.col("communicator").is_null()
-    within = [
-        pl.col("communicator").is_between(low, high) | (unknown if number == 0 else pl.lit(value=False))
-        for number, (low, high) in enumerate(bounds)
-    ]
-    return pl.concat(_once(needed.filter(each).collect(engine="streaming").lazy()) for each in within)
+    lots = counts.with_columns(lot=pl.col("rows").cum_sum() // MOST_ROWS).group_by("lot", maintain_order=True)
+    bounds = lots.agg(pl.col("communicator").min(), pl.col("communicator").max().alias("high"), pl.col("rows").sum())
+    told = []
+    for number, (low, high, rows) in enumerate(bounds.drop("lot").rows()):
+        unknown = pl.col("communicator").is_null() if number == 0 else pl.lit(value=False)
+        within = needed.filter(pl.col("communicator").is_between(low, high) | unknown)
+        pieces = -(-rows // MOST_ROWS)  # of a communicator that is too large by itself: some of its operations at a time
+        for piece in range(pieces):
+            turn = pl.col("sequence").fill_null(0) % pieces == piece
+            told.append(_once(within.filter(turn).collect(engine="streaming").lazy()))
+    return pl.concat(told).group_by(_KEYS).agg(pl.col("operations", "records").sum())
 
 
 def _once(mine: pl.LazyFrame) -> pl.DataFrame:
