@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis import logical_operations
-from ringwright.analysis.slow.arrivals import arrivals, of_any
+from ringwright.analysis.slow.arrivals import of_any
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
 from ringwright_lab.testing.many_ranks import ManyRanks
@@ -25,16 +25,6 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_the_late_rank_is_named_and_no_cut_recording_is_a_hang(said: dict[str, Any]) -> None:
     assert [(each["kind"], each["ranks"]) for each in said["culprits"]] == [("straggler", [13])]
     assert len([text for text in said["losses"] if "stops without an end" in text]) == 2
-
-
-@pytest.mark.parametrize("late_rank", [130, None])
-def test_few_steps_of_many_ranks_tell_who_is_late(late_rank: int | None, tmp_path: Path) -> None:
-    """The many calls of small groups, in which one rank or another is last, do not hide who holds all of them up."""
-    ManyRanks(200, 4, late_rank=late_rank, damaged=2, missing=1).write(tmp_path / "job")
-    told = arrivals(read(tmp_path / "job"))
-    assert told["collectives"] > 2000
-    assert [each["ranks"] for each in told["culprits"]] == ([] if late_rank is None else [[late_rank]])
-    assert told["verdict"] == ("none" if late_rank is None else "straggler")
 
 
 def test_what_is_missing_is_told(said: dict[str, Any]) -> None:

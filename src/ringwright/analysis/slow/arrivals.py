@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 SYNCHRONISING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
 WAIT_SHARE = 0.1  # of the time in collectives that must be waiting before anyone is accused
 WARMED = 16  # operations of a group, from which on one of them can be spared: the first
-COSTLIEST = 0.9  # of the waiting
 FEWEST = 5  # collectives with a clear last rank
-FEWEST_COSTLY = 3  # of them where the costliest are looked at alone
 CHANCE = 0.02  # of being last that often, had all ranks the same chance
 _EVIDENCE = 3
 
@@ -241,11 +239,7 @@ def _verdict(judged: pl.DataFrame, ranks: list[Row]) -> tuple[str, str, list[Cul
     clear = sum(row["clear_count"] for row in ranks)
     if clear < FEWEST:
         return "cannot tell", f"only {clear} collectives have a clear last rank; {FEWEST} are needed", []
-    suspects, of = _suspects(ranks, clear), "collectives"
-    if suspects is None:
-        ranks, of = _table(_costliest(judged)), "costliest collectives"
-        clear = sum(row["clear_count"] for row in ranks)
-        suspects = _suspects(ranks, clear) if clear >= FEWEST_COSTLY else None
+    suspects = _suspects(ranks, clear)
     if suspects is None:
         return "none", "ranks take turns in being last: no rank stands out", []
     steady, steps = _steady(judged, suspects.ranks)
@@ -257,7 +251,7 @@ def _verdict(judged: pl.DataFrame, ranks: list[Row]) -> tuple[str, str, list[Cul
     caveat = " (one step only: it may be chance or the start of the profile)" if steps < 2 else ""
     reason = f"{say_ranks(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{caveat}"
     chance = f"chance {suspects.chance:.1g} were all alike"
-    times = f"last in {suspects.times} of {suspects.trials} {of} with a clear last rank ({chance})"
+    times = f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank ({chance})"
     culprit: Culprit = {
         "ranks": suspects.ranks,
         "kind": "straggler",
@@ -266,20 +260,6 @@ def _verdict(judged: pl.DataFrame, ranks: list[Row]) -> tuple[str, str, list[Cul
         "hosts": [],
     }
     return "straggler", reason, [culprit]
-
-
-def _costliest(judged: pl.DataFrame) -> pl.DataFrame:
-    """Return the collectives that hold most of the waiting.
-
-    Who is last in the many short calls of small groups is chance, whoever holds the large one up; were all ranks alike, who is last in
-    the costliest would be chance as well.
-    """
-    import polars as pl
-
-    keys = ["communicator", "sequence", "op"]
-    each = judged.unique(keys).sort("total_wait", *keys, descending=[True, False, False, False])
-    before = each["total_wait"].cum_sum() - each["total_wait"]
-    return judged.join(each.filter(before < COSTLIEST * each["total_wait"].sum()).select(keys), on=keys, how="semi")
 
 
 def of_any(sets: int, chance: float) -> float:
