@@ -45,7 +45,7 @@ from ringwright.analysis.timeline.bars import bars
 from ringwright.analysis.traffic import of_trace as trace_bursts
 from ringwright.analysis.traffic import traffic_over_time
 from ringwright.analysis.verdict import verdict
-from ringwright.analysis.window import as_large_as
+from ringwright.analysis.window import as_large_as, of_late_ranks
 from ringwright.ground.notebook import shown
 from ringwright.model.run_tables import SIMULATED_JOB
 
@@ -140,7 +140,11 @@ def _times(given: Prepared) -> Times:
     trace, has = given.near, given.has
     ras = next((json.loads(claim["value"]) for claim in given.claims if claim["field"] == "ras"), None)
     told = verdict(given.faults, ras, given.world, given.host_of)
-    blamed, late, missing = culprits(trace, told, states=has["states"], timed=has["timed"], metrics=has["metrics"])
+    late_in = of_late_ranks(given.trace, trace)
+    limits = [*late_in.meta.get("limits", [])]
+    needs = {name: has[name] for name in ("states", "timed", "metrics")}
+    blamed, late, missing = culprits(trace, told, **needs, late_in=late_in)
+    del late_in  # as large as what is looked at of all ranks
     hidden = overlap(trace) if has["kernels"] else {}
     bursts, unknown = trace_bursts.bursts(trace, given.host_of, given.gap_s)
     return {
@@ -159,7 +163,7 @@ def _times(given: Prepared) -> Times:
         "bursts_unknown": unknown,
         "not_examined": missing,
         "passed_over": list(trace.meta.get("passed_over", [])),
-        "told_limits": list(trace.meta.get("limits", [])),
+        "told_limits": limits,
     }
 
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 MOST_ROWS = 1_000_000  # looked at in time; more than a million take more than about 1.5 GiB
+_BUSY = ("collective", "p2p", "compute", "memory", "sync", "phase", "step")
 LEAST_NUMBERED = 0.5  # of the rows, that must know their iteration
 BLOCK = 64  # calls of a communicator
+ENOUGH_TURNS = 24  # iterations that tell who is late; where whole ones are fewer, those of some ranks are looked at
 
 
 def window(trace: Trace, most_rows: int = MOST_ROWS) -> Trace:
@@ -27,7 +29,7 @@ def window(trace: Trace, most_rows: int = MOST_ROWS) -> Trace:
     import polars as pl
 
     events = trace.scan("events")
-    is_busy = pl.col("kind").is_in(["collective", "p2p", "compute", "memory", "sync", "phase", "step"])
+    is_busy = pl.col("kind").is_in(_BUSY)
     of = pl.col("iteration")
     told = events.filter(is_busy).select(pl.len().alias("rows"), of.count().alias("told"), of.n_unique().alias("turns"))
     rows, numbered, turns = told.collect(engine="streaming").row(0)
@@ -44,6 +46,57 @@ def window(trace: Trace, most_rows: int = MOST_ROWS) -> Trace:
     )
     meta = {**trace.meta, "limits": [*trace.meta.get("limits", []), limit]}
     return replace(trace, tables={**trace.tables, "events": near.lazy()}, meta=meta)
+
+
+def of_late_ranks(trace: Trace, near: Trace, most_rows: int = MOST_ROWS) -> Trace:
+    """Return what tells who is late: ``near``, or where that has few iterations more of them, of some ranks.
+
+    These are the ranks that wait least in the calls of the largest groups, for whom the others wait there, and as many others
+    evenly spread; of each the whole of its smallest group.
+    """
+    import polars as pl
+
+    if near is trace:
+        return near
+    of = pl.col("iteration")
+    calls = near.df.filter((pl.col("kind") == "collective") & of.is_not_null() & pl.col("rank").is_not_null())
+    turns, rows, ranks = calls["iteration"].n_unique(), calls.height, calls["rank"].n_unique()
+    if not 0 < turns < ENOUGH_TURNS or 2 * turns > _kept(trace.scan("events"), of, 1)[1]:
+        return near
+    chosen = _waited_for(trace, calls, most_rows * ranks * turns // (rows * ENOUGH_TURNS))
+    busy = trace.scan("events").filter(pl.col("kind").is_in(_BUSY))
+    kept, all_ = _kept(busy.filter(pl.col("rank").is_in(chosen)), of, most_rows)
+    others = near.scan("events").filter(~pl.col("kind").is_in(_BUSY))
+    mine = busy.filter(pl.col("rank").is_in(chosen) & of.is_in(kept)).collect(engine="streaming").lazy()
+    limit = (
+        f"who is late was looked for in {len(kept):,} of {all_:,} iterations of {len(chosen):,} of {ranks:,} ranks: "
+        "those for whom others wait, and as many others"
+    )
+    meta = {**near.meta, "limits": [*near.meta["limits"], limit]}
+    return replace(near, tables={**near.tables, "events": pl.concat([mine, others])}, meta=meta)
+
+
+def _waited_for(trace: Trace, calls: pl.DataFrame, most: int) -> list[int]:
+    """Return ranks, about ``most``: half of them wait least in the calls of the largest groups, half are evenly spread."""
+    import polars as pl
+
+    largest = calls.filter((pl.col("nranks") == calls["nranks"].max()) & (pl.col("duration_s") > 0))
+    waited = pl.col("duration_s") - pl.col("duration_s").min().over("communicator", "sequence")
+    order = (
+        largest.select("rank", waited.alias("wait")).group_by("rank").agg(pl.col("wait").mean()).sort("wait", "rank")
+    )
+    group: dict[int, tuple[int, ...]] = {}
+    for members in sorted(trace.table("communicators")["members"].drop_nulls().to_list(), key=len, reverse=True):
+        if 1 < len(members) <= most // 4:
+            group |= dict.fromkeys(members, tuple(members))
+    chosen: dict[int, None] = {}
+    everyone = sorted(set(calls["rank"]))
+    for ranks, enough in ((order["rank"], most // 2), (everyone[:: max(1, len(everyone) // max(1, most // 16))], most)):
+        for rank in ranks:
+            if len(chosen) >= enough:
+                break
+            chosen |= dict.fromkeys(group.get(rank, (rank,)))
+    return sorted(chosen)
 
 
 def _kept(events: pl.LazyFrame, of: pl.Expr, most_rows: int) -> tuple[list[int], int]:
