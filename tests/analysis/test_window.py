@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
 from ringwright.analysis import window as module
+from ringwright.analysis.culprits import culprits
 from ringwright.analysis.summary import summarise
-from ringwright.analysis.window import window
+from ringwright.analysis.window import of_late_ranks, window
+from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import noise, slow_ranks
+from ringwright_lab.testing.many_ranks import ManyRanks
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +61,28 @@ def test_a_summary_counts_all_and_still_names_the_late_rank(slow: Trace, monkeyp
     assert part["culprits"][0]["ranks"] == whole["culprits"][0]["ranks"]
     assert [text for text in part["limits"] if "times were compared in" in text]
     assert not [text for text in whole["limits"] if "times were compared in" in text]
+
+
+@pytest.mark.parametrize("late_rank", [13, None])
+def test_of_few_iterations_who_is_late_is_looked_for_among_those_who_wait_least(
+    late_rank: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ManyRanks(40, 40, late_rank=late_rank, missing=1).write(tmp_path / "job")
+    monkeypatch.setattr(window, "__defaults__", (10_000,))
+    monkeypatch.setattr(of_late_ranks, "__defaults__", (10_000,))
+    trace = read(tmp_path / "job")
+    part: Any = summarise(trace)
+    assert [one["ranks"] for one in part["culprits"]] == ([] if late_rank is None else [[late_rank]])
+    assert [text for text in part["limits"] if "who is late was looked for in" in text]
+    assert len(part["waits"]) == 39
+    alone, _, _ = culprits(window(trace), None, states=False, timed=True, metrics=False)
+    assert alone == []
+
+
+def test_where_enough_iterations_are_looked_at_they_tell(tmp_path: Path) -> None:
+    ManyRanks(16, 60).write(tmp_path / "job")
+    trace = read(tmp_path / "job")
+    near = window(trace, 14_000)
+    assert near is not trace
+    assert of_late_ranks(trace, near, 14_000) is near
+    assert of_late_ranks(trace, trace, 14_000) is trace

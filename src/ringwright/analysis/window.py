@@ -80,7 +80,7 @@ def _waited_for(trace: Trace, calls: pl.DataFrame, most: int) -> list[int]:
     """Return ranks, about ``most``: half of them wait least in the calls of the largest groups, half are evenly spread."""
     import polars as pl
 
-    largest = calls.filter((pl.col("nranks") == calls["nranks"].max()) & (pl.col("duration_s") > 0))
+    largest = calls.filter(pl.col("nranks").eq_missing(calls["nranks"].max()) & (pl.col("duration_s") > 0))
     waited = pl.col("duration_s") - pl.col("duration_s").min().over("communicator", "sequence")
     order = (
         largest.select("rank", waited.alias("wait")).group_by("rank").agg(pl.col("wait").mean()).sort("wait", "rank")
@@ -91,7 +91,9 @@ def _waited_for(trace: Trace, calls: pl.DataFrame, most: int) -> list[int]:
             group |= dict.fromkeys(members, tuple(members))
     chosen: dict[int, None] = {}
     everyone = sorted(set(calls["rank"]))
-    for ranks, enough in ((order["rank"], most // 2), (everyone[:: max(1, len(everyone) // max(1, most // 16))], most)):
+    step = max(1, len(everyone) // max(1, most // 16))
+    spread = [rank for first in range(step) for rank in everyone[first::step]]
+    for ranks, enough in ((order["rank"].to_list(), most // 2), (spread, most)):
         for rank in ranks:
             if len(chosen) >= enough:
                 break
