@@ -248,6 +248,7 @@ WRITES = {
 }
 PAST_THE_GATE = {
     "ground/drafts.py": "the gate",
+    "executors/kept_results.py": "with a digest, renamed when it is whole: what a failing machine cuts is made again",
     "ground/decoder.py": "into a folder for the time of a question",
     "model/trace.py": "into the draft of a folder",
     "formats/exports/csv.py": "into the draft of a folder",

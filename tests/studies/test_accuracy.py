@@ -83,7 +83,7 @@ def test_rows_that_a_law_refused_are_named(tmp_path: Path, monkeypatch: pytest.M
     mine[-1][3] = str(float(mine[-1][3]) / 10)
     (tmp_path / "nccl_times.csv").write_text("\n".join([lines[0], *map(",".join, mine)]) + "\n")
     (tmp_path / "nccl_cases.csv").write_bytes(real("validation/nccl_cases.csv").read_bytes())
-    monkeypatch.setattr(accuracy, "by_sizes", lambda _: [])
+    monkeypatch.setattr(accuracy, "by_sizes", lambda *_: [])
     found = accuracy.study(tmp_path / "nccl_times.csv")
     assert len(found["refused"]) == 1
     assert f"{case}:{len(mine) + 1} law algbw" in found["refused"][0]

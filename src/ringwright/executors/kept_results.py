@@ -73,6 +73,9 @@ class KeptResults:
             draft.write_bytes(struct.pack("<I", zlib.crc32(result)) + result)
             draft.replace(path)
             self._written.add(path)
+            return
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)  # of a full disk
 
     def forget(self) -> None:
         """Remove what this run kept, and took over: it has ended."""
