@@ -75,7 +75,8 @@ def test_of_few_iterations_who_is_late_is_looked_for_among_those_who_wait_least(
     assert [one["ranks"] for one in part["culprits"]] == ([] if late_rank is None else [[late_rank]])
     assert [text for text in part["limits"] if "who is late was looked for in" in text]
     assert len(part["waits"]) == 39
-    alone, _, _ = culprits(window(trace), None, states=False, timed=True, metrics=False)
+    few = window(trace)
+    alone, _, _ = culprits(few, None, states=False, timed=True, metrics=False)
     assert alone == []
 
 
@@ -86,3 +87,19 @@ def test_where_enough_iterations_are_looked_at_they_tell(tmp_path: Path) -> None
     assert near is not trace
     assert of_late_ranks(trace, near, 14_000) is near
     assert of_late_ranks(trace, trace, 14_000) is trace
+
+
+def test_who_is_named_among_all_ranks_is_not_looked_for_again(slow: Trace) -> None:
+    def never() -> Trace:
+        raise AssertionError
+
+    accused, late, _ = culprits(slow, None, states=False, timed=True, metrics=False, closer=never)
+    assert accused
+    assert "limits" not in late
+
+
+def test_where_no_two_ranks_fit_all_ranks_tell(tmp_path: Path) -> None:
+    ManyRanks(8, 60).write(tmp_path / "job")
+    trace = read(tmp_path / "job")
+    near = window(trace, 400)
+    assert of_late_ranks(trace, near, 400) is near

@@ -24,12 +24,18 @@ CANNOT_TELL = "cannot tell"
 
 
 def culprits(
-    trace: Trace, told: Culprit | None, *, states: bool, timed: bool, metrics: bool, late_in: Trace | None = None
+    trace: Trace,
+    told: Culprit | None,
+    *,
+    states: bool,
+    timed: bool,
+    metrics: bool,
+    closer: Callable[[], Trace] | None = None,
 ) -> tuple[list[Culprit], dict[str, Any], list[str]]:
     """Return culprits, the strongest first, the arrivals they rest on, and what could not be looked at.
 
-    ``told`` is the verdict of a log's errors. Rules run only on what they need: ``states``, ``timed`` calls, ``metrics``. Who is
-    late is told by ``late_in``, where a few iterations of all ranks do not tell.
+    ``told`` is the verdict of a log's errors. Rules run only on what they need: ``states``, ``timed`` calls, ``metrics``. Where
+    nobody is late in these calls, ``closer`` gives others that may tell, and the arrivals are with their ``limits``.
     """
     accused = [told] if told else []
     late: dict[str, Any] = {}
@@ -43,10 +49,10 @@ def culprits(
         accused += hang_gauge(trace)
     if timed:
         late = arrivals(trace)
-        if late_in is not None and late_in is not trace:
-            late |= {
-                name: value for name, value in arrivals(late_in).items() if name in ("verdict", "reason", "culprits")
-            }
+        if not late["culprits"] and closer is not None and (other := closer()) is not trace:
+            told_there = arrivals(other)
+            late |= {name: told_there[name] for name in ("verdict", "reason", "culprits")}
+            late["limits"] = other.meta["limits"]
         accused += late["culprits"]
         accused += _tried(lambda: fail_slow(trace), missing)
         blamed = {rank for one in late["culprits"] for rank in one["ranks"]}  # whose groups meet others on the way

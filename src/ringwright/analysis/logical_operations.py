@@ -70,9 +70,8 @@ def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
     for number, (low, high, rows) in enumerate(bounds.drop("lot").rows()):
         unknown = pl.col("communicator").is_null() if number == 0 else pl.lit(value=False)
         within = needed.filter(pl.col("communicator").is_between(low, high) | unknown)
-        pieces = -(
-            -rows // MOST_ROWS
-        )  # of a communicator that is too large by itself: some of its operations at a time
+        # Of a communicator that is too large by itself some operations at a time.
+        pieces = -(-rows // MOST_ROWS)
         for piece in range(pieces):
             turn = pl.col("sequence").fill_null(0) % pieces == piece
             told.append(_once(within.filter(turn).collect(engine="streaming").lazy()))

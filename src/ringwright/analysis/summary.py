@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ringwright.analysis import logical_operations, pairs
@@ -140,11 +141,8 @@ def _times(given: Prepared) -> Times:
     trace, has = given.near, given.has
     ras = next((json.loads(claim["value"]) for claim in given.claims if claim["field"] == "ras"), None)
     told = verdict(given.faults, ras, given.world, given.host_of)
-    late_in = of_late_ranks(given.trace, trace)
-    limits = [*late_in.meta.get("limits", [])]
     needs = {name: has[name] for name in ("states", "timed", "metrics")}
-    blamed, late, missing = culprits(trace, told, **needs, late_in=late_in)
-    del late_in  # as large as what is looked at of all ranks
+    blamed, late, missing = culprits(trace, told, **needs, closer=partial(of_late_ranks, given.trace, trace))
     hidden = overlap(trace) if has["kernels"] else {}
     bursts, unknown = trace_bursts.bursts(trace, given.host_of, given.gap_s)
     return {
@@ -163,7 +161,7 @@ def _times(given: Prepared) -> Times:
         "bursts_unknown": unknown,
         "not_examined": missing,
         "passed_over": list(trace.meta.get("passed_over", [])),
-        "told_limits": limits,
+        "told_limits": list(late.get("limits", trace.meta.get("limits", []))),
     }
 
 

@@ -64,6 +64,8 @@ def of_late_ranks(trace: Trace, near: Trace, most_rows: int = MOST_ROWS) -> Trac
     if not 0 < turns < ENOUGH_TURNS or 2 * turns > _kept(trace.scan("events"), of, 1)[1]:
         return near
     chosen = _waited_for(trace, calls, most_rows * ranks * turns // (rows * ENOUGH_TURNS))
+    if len(chosen) < 2:  # of so many calls a rank that no two fit
+        return near
     busy = trace.scan("events").filter(pl.col("kind").is_in(_BUSY))
     kept, all_ = _kept(busy.filter(pl.col("rank").is_in(chosen)), of, most_rows)
     others = near.scan("events").filter(~pl.col("kind").is_in(_BUSY))

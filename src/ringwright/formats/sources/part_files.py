@@ -1,4 +1,4 @@
-"""PackedPart files: what each of some files says, so that whoever has the parts of a job reads it as one who had the files.
+"""Part files: what each of some files says, so that whoever has the parts of a job reads it as one who had the files.
 
 ``convert --format parts -o NODE.zip`` writes an archive of them on each node; naming all archives joins them, in any order. A
 part is a line that says what it is, the length of a head, the head (MessagePack), and what the reader of its kind made of the

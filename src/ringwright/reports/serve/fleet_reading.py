@@ -23,9 +23,9 @@ from ringwright.executors.fan_out import FanOut, fan_out
 from ringwright.executors.inventory import inventory
 from ringwright.formats.sources.many_jobs import RecordedJob, job_title, recorded_jobs
 from ringwright.ground import drafts
-from ringwright.ground.errors import LostTaskError, RingwrightError
+from ringwright.ground.errors import LostTaskError
 from ringwright.reports.serve.fleet import TABLE, FleetTable, read_table
-from ringwright.reports.serve.job_opening import LONGEST, recorded, say
+from ringwright.reports.serve.job_opening import LONGEST, exit_code, recorded, say
 
 OFTEN_S = 2.0  # between two tables while jobs are read
 ENDED = ("wrong", "hang", "died")  # kinds of answers that lose more than time: these stand first
@@ -111,13 +111,12 @@ def _by_loss(row: FleetRow) -> tuple[bool, bool, float, bool, str, int]:
 def main(words: Sequence[str]) -> int:
     """Read jobs, given what is kept, the executor, ``every`` or nothing, and the folders; return the exit code."""
     kept, executor, every, *folders = words
-    try:
+
+    def read() -> None:
         with fan_out(executor or None) as fan:
             _Reading(Path(kept), folders, every=bool(every)).read(fan)
-    except RingwrightError as error:
-        say(str(error))
-        return error.exit_code
-    return 0
+
+    return exit_code(read)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ringwright.analysis.fleet_document import FleetRecord, FleetRow
@@ -76,15 +76,20 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def main(words: Sequence[str]) -> int:
-    """Prepare the job of the command line: the folder to fill, then the recording; return the exit code."""
-    folder, path = words
+def exit_code(work: Callable[[], object]) -> int:
+    """Do the work of a process; return its exit code, with what went wrong said."""
     try:
-        prepare(path, Path(folder))
+        work()
     except RingwrightError as error:
         say(str(error))
         return error.exit_code
     return 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Prepare the job of the command line: the folder to fill, then the recording; return the exit code."""
+    folder, path = words
+    return exit_code(lambda: prepare(path, Path(folder)))
 
 
 if __name__ == "__main__":
