@@ -16,7 +16,9 @@ from ringwright.executors import fan_out as fan_outs
 from ringwright.executors.fan_out import fan_out
 from ringwright.formats.sources import read
 from ringwright.formats.sources.calls import batches, read_calls
+from ringwright.formats.sources.calls.build import read_process
 from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.gate.packed import PackedPart, unpacked
 from ringwright.formats.sources.parts import source_part
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
@@ -318,6 +320,10 @@ def test_where_nothing_can_be_left_rows_travel(large: Path, monkeypatch: pytest.
     assert source_part(file, file.name, "calls", None, str(tmp_path / "of another machine")).tables
     left = source_part(file, file.name, "calls", None, str(asks))
     assert (left.tables, Path(left.file).parent) == (b"", tmp_path)
+    Path(left.file).unlink()
+    with pytest.raises(InputError, match="what a worker read of it is gone") as gone:
+        unpacked(PackedPart(left.head, Path(left.file)), read_process, file.name)
+    assert gone.value.where == file.name
     whole = read(str(large), executor="local:1")
     monkeypatch.setenv("RINGWRIGHT_TASKS", str(file / "no folder"))
     assert read(str(large), executor="local:2").df.equals(whole.df)

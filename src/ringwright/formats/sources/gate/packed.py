@@ -85,7 +85,13 @@ def parsed(source: Source, parse: Callable[..., Any], progress: Callable[[int], 
 
 def unpacked(part: PackedPart, parse: Callable[..., Any], name: str) -> Any:
     """Return what ``parse`` made of a source, of its part; InputError where that holds nothing of the kind."""
-    return _decoded(part, part.table_bytes(), parse, name)
+    try:
+        tables = part.table_bytes()
+    except OSError as error:
+        raise InputError(
+            f"what a worker read of it is gone: {error.strerror or error}", where=name, remedy="ask again"
+        ) from error
+    return _decoded(part, tables, parse, name)
 
 
 def head_alone(part: PackedPart, parse: Callable[..., Any], name: str) -> Any:
