@@ -1,13 +1,15 @@
 """What each system does for a job: a simulated step with its algorithm or its policy in the baseline's place, and the best pair.
 
-Every pair is simulated once. The best pair is looked for by exchanging one of its parts at a time until nothing is shorter; with
-``exhaustive`` every pair is tried.
+Every pair is simulated once. The best pair is looked for by exchanging one of its parts at a time until nothing is shorter, in
+both orders at once; with ``exhaustive`` every pair is tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.executors.content import name_of
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ringwright.costs.probable_time import Probable
 
 Pair = tuple[str, str]  # algorithm, policy
+Choices = tuple[Sequence[str], Sequence[str]]
 FAMILIES = ("algorithm", "policy")
 LIKELY = ("step_us_p05", "step_us_p50", "step_us_p95")
 
@@ -48,6 +51,7 @@ class StepOutcome:
     equal_bits: bool | None = None
     healthy: StepOutcome | None = None  # on the machine without its faults; None: it has none
     likely_us: tuple[float | None, float | None, float | None] = (None, None, None)
+    took_s: float = field(default=0.0, compare=False)  # to simulate it
 
 
 @dataclass
@@ -63,7 +67,7 @@ class Runs:
 
     def ahead(self, pairs: Iterable[Pair]) -> None:
         """Simulate pairs that will be asked for, by all who work; what nobody else can make is simulated when it is asked for."""
-        left, recipe = [pair for pair in dict.fromkeys(pairs) if pair not in self.outcomes], self.asked.again
+        left, recipe = self._costliest_first(dict.fromkeys(pairs)), self.asked.again
         if self.fan is None or recipe is None or not left:
             return
         _runs.clear()
@@ -81,6 +85,16 @@ class Runs:
             outcome_of, given, title=lambda _, *pair: " + ".join(pair), progress=progress, paths=files
         )
         self.outcomes |= dict(zip(left, outcomes, strict=True))
+
+    def _costliest_first(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Return pairs not simulated yet; an algorithm that takes long with the baseline's policy takes long with others too."""
+        algorithm, policy = self.asked.baseline
+
+        def cost(pair: Pair) -> float:
+            parts = [self.outcomes.get(each) for each in ((pair[0], policy), (algorithm, pair[1]))]
+            return -math.prod(part.took_s for part in parts if part is not None)
+
+        return sorted((pair for pair in pairs if pair not in self.outcomes), key=cost)
 
     def job(self, algorithm: str) -> study.Job:
         """Return the job with the collectives of one algorithm."""
@@ -128,8 +142,9 @@ _runs: dict[str, Runs] = {}
 
 def outcome_of(recipe: JobRecipe, algorithm: str, policy: str) -> StepOutcome:
     """Return the outcome of one pair of a job; a process makes the job once."""
-    runs = _of_recipe(recipe)
-    return runs.outcomes.get((algorithm, policy)) or runs.simulated(algorithm, policy)
+    runs, began_s = _of_recipe(recipe), time.monotonic()
+    known = runs.outcomes.get((algorithm, policy))
+    return known or replace(runs.simulated(algorithm, policy), took_s=time.monotonic() - began_s)
 
 
 def _of_recipe(recipe: JobRecipe) -> Runs:
@@ -171,7 +186,9 @@ def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exha
         found = min(pairs, key=runs.step_us)
     else:
         start = runs.asked.baseline
-        found = min((_exchanged(runs, start, choices, order) for order in ((0, 1), (1, 0))), key=runs.step_us)
+        found = min(
+            _ended(runs, [_exchanges(runs, start, choices, order) for order in ((0, 1), (1, 0))]), key=runs.step_us
+        )
     tried = sum(1 for algorithm, policy in runs.outcomes if algorithm in choices[0] and policy in choices[1])
     return {
         **dict(zip(FAMILIES, found, strict=True)),
@@ -189,16 +206,31 @@ def _pairs_to_try(algorithms: int, policies: int, *, exhaustive: bool) -> int:
     return algorithms * policies if exhaustive else 2 * (algorithms + policies)
 
 
-def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], order: Iterable[int]) -> Pair:
-    """Return where exchanging one part after the other ends: no algorithm and no policy alone makes the step shorter."""
+def _exchanges(runs: Runs, start: Pair, choices: Choices, order: Sequence[int]) -> Generator[list[Pair], None, Pair]:
+    """Yield the pairs that each exchange chooses from; return where no algorithm or policy alone makes the step shorter."""
     pair, before = start, None
     while pair != before:
         before = pair
         for part in order:
             options = [(each, pair[1]) if part == 0 else (pair[0], each) for each in choices[part]]
-            runs.ahead(options)
+            yield options
             pair = min([pair, *options], key=runs.step_us)
     return pair
+
+
+def _ended(runs: Runs, searches: Sequence[Generator[list[Pair], None, Pair]]) -> list[Pair]:
+    """Return where searches end, in their order; what they choose from next is simulated together."""
+    ends: dict[int, Pair] = {}
+    while len(ends) < len(searches):
+        wanted: list[Pair] = []
+        for number, each in enumerate(searches):
+            if number not in ends:
+                try:
+                    wanted += next(each)
+                except StopIteration as end:
+                    ends[number] = end.value
+        runs.ahead(wanted)
+    return [ends[number] for number in range(len(searches))]
 
 
 def _healthy(answer: study.PolicyResult) -> StepOutcome:

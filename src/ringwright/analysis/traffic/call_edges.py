@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 MOST_RECEIVERS = 256  # of one rank's call; with more, the call is one transfer to nobody in particular
 _KEY = ("communicator", "op", "root", "algorithm", "comm_rank")
+# Of a million transfers every column more is some ten megabytes, several times over.
+_CARRIED = (
+    *("communicator", "src", "dst", "rank", "rank_class", "share"),
+    *("enqueue_s", "start_s", "duration_s", "phase", "iteration"),
+)
 _RING = "a ring, for the algorithm that ran was not read"
 _OPS = sorted(pairs.RING_OPS | pairs.DIRECT_OPS)
 
@@ -23,8 +28,8 @@ _OPS = sorted(pairs.RING_OPS | pairs.DIRECT_OPS)
 def call_edges(calls: pl.DataFrame, trace: Trace, paths: Mapping[int, Paths]) -> tuple[pl.DataFrame, str]:
     """Return the transfers of ``calls``, and what was assumed of their algorithms, empty where it was read.
 
-    Rows are those of the calls with ``src`` and ``dst`` (ranks of the communicator), ``src_rank`` and ``dst_rank`` (global),
-    ``label`` (of a sender that is no known rank) and ``share``, bytes, null where they are not known.
+    Rows have the times, phase and iteration of a call, ``src`` and ``dst`` (ranks of the communicator), ``src_rank`` and
+    ``dst_rank`` (global), ``label`` (of a sender that is no known rank) and ``share``, bytes, null where they are not known.
     """
     import polars as pl
 
@@ -36,9 +41,9 @@ def call_edges(calls: pl.DataFrame, trace: Trace, paths: Mapping[int, Paths]) ->
         units.select(pl.struct("communicator", "op")).to_series().unique().implode()
     )
     followed = collectives.filter(by_edges).join(units, on=_KEY)
-    followed = followed.with_columns(src=pl.col("comm_rank"), share=pl.col("size_bytes") * pl.col("unit")).drop("unit")
+    followed = followed.with_columns(src=pl.col("comm_rank"), share=pl.col("size_bytes") * pl.col("unit"))
     parts = [followed, _in_the_mean(collectives.filter(~by_edges), paths), _points(points)]
-    frame = pl.concat(part.select(followed.columns) for part in parts)
+    frame = pl.concat(part.select(_CARRIED) for part in parts)
     frame = frame.filter(pl.col("share").is_null() | (pl.col("share") > 0))
     return _with_ends(frame, paths), _RING if pairs.ASSUMED in names else ""
 

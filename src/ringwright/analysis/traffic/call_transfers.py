@@ -56,7 +56,7 @@ def call_transfers(trace: Trace, host_of: Mapping[int, str]) -> Transfers | None
     if has_ends and timed.is_one and frame["receiver"].null_count() == 0:
         receivers = _of_callers(frame, sized, limits)
     return Transfers(
-        frame["sender"].to_list(),
+        _senders(frame),
         frame["start_s" if has_ends else "enqueue_s"].to_list(),
         frame["share"].to_list(),
         (frame["start_s"] + frame["duration_s"]).to_list() if has_ends else None,
@@ -192,9 +192,17 @@ def _on_ranks(
         if count:
             limits.append(f"{count:,} transfers of groups within one host are left out: they use no NIC")
         frame = frame.filter(~inside)
-    names = [rank if rank is not None else label for rank, label in frame.select("src_rank", "label").rows()]
-    senders = pl.Series("sender", names, dtype=pl.Object)
-    return frame.with_columns(senders, pl.col("dst_rank").alias("receiver"))
+    return frame.with_columns(receiver="dst_rank")
+
+
+def _senders(frame: pl.DataFrame) -> list[Any]:
+    """Return who sends each transfer: a NIC or a rank, or a label where it is neither."""
+    if "sender" in frame.columns:
+        return frame["sender"].to_list()
+    ranks = frame["src_rank"].to_list()
+    if frame["src_rank"].null_count():
+        return [label if rank is None else rank for rank, label in zip(ranks, frame["label"], strict=True)]
+    return ranks
 
 
 def _between_bytes(frame: pl.DataFrame, host_of: Mapping[int, str]) -> float:
