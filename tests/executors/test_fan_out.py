@@ -20,6 +20,7 @@ from ringwright.executors import kept_results, worker
 from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut, fan_out
 from ringwright.executors.kinds import parsed, shared_out
+from ringwright.executors.kinds.local import LocalEngine
 from ringwright.ground.errors import InfeasibleError, InputError, MissingExtraError, OutputError, UsageError
 
 NUMBERS = [(number,) for number in range(7)]
@@ -66,6 +67,20 @@ def test_two_processes_are_other_processes_and_are_used_again() -> None:
         second = {each.process for each in fan.map(tasks.root, NUMBERS)}
     assert os.getpid() not in first | second
     assert len(first | second) <= 2
+
+
+def test_what_is_known_to_be_less_work_than_a_call_takes_to_begin_is_done_by_who_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LocalEngine, "begins_s", 1.0)
+    asking = os.getpid()
+    with fan_out("local:2") as fan:
+        unknown = {each.process for each in fan.map(tasks.root, NUMBERS)}
+        little = {each.process for each in fan.map(tasks.root, [(8,), (9,)])}
+        monkeypatch.setattr(LocalEngine, "begins_s", 1e-9)
+        much = {each.process for each in fan.map(tasks.root, [(10,), (11,)])}
+    assert (asking in unknown, little, asking in much) == (False, {asking}, False)
+    assert fan.account.tasks == len(NUMBERS) + 4
 
 
 def test_any_object_of_the_interface_executes() -> None:
@@ -256,6 +271,15 @@ def test_a_result_that_a_failing_machine_cut_is_made_again(tmp_path: Path, kept:
 
 
 # ------------------------------------------------------------------------------------------------------------- names
+def test_a_run_that_ends_leaves_what_tells_the_workers_of_another_where_it_keeps_its_results() -> None:
+    with fan_out("local:2") as longer:
+        mine = Path(longer.beside())
+        with fan_out("local:2") as shorter:
+            theirs = Path(shorter.beside())
+        assert (mine.is_file(), theirs.is_file()) == (True, False)
+    assert not mine.exists()
+
+
 def test_a_name_is_made_of_content(tmp_path: Path) -> None:
     file = tmp_path / "table"
     file.write_text("1")

@@ -84,6 +84,7 @@ class FanOut:
     def __init__(self, executor: Chosen = None) -> None:
         self._engine: Engine | None = None
         self._kept, self._earlier_s = KeptResults(), 0.0
+        self._spent: dict[Callable[..., Any], tuple[int, float]] = {}  # tasks done, and their processor time (s)
         self.account = WorkAccount("local:1")
         if executor is None or isinstance(executor, str):
             text = executor or ("local:1" if is_at_work() else os.environ.get(VARIABLE, ""))
@@ -189,20 +190,22 @@ class FanOut:
         """Do what is not worth another process, or all of it where there is none."""
         passed_s, left = 0.0, run.left
         for done, index in enumerate(left):
-            if not self._stays_here(passed_s, done, len(left) - done):
+            if not self._stays_here(run, passed_s, done):
                 break
             shown.next(index)
             began_s, began_cpu_s = time.monotonic(), time.process_time()
             result = packed(run.function(*run.given[index]))
-            self.account.cpu_s += time.process_time() - began_cpu_s
+            self._count(run, time.process_time() - began_cpu_s)
             took_s = time.monotonic() - began_s
             passed_s, self._earlier_s = passed_s + took_s, self._earlier_s + took_s
             self._keep(run, index, result, took_s)
             yield run.taken(index, result)
 
-    def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
+    def _stays_here(self, run: TaskRun, passed_s: float, done: int) -> bool:
+        left = len(run.given) - len(run.done)
         if self._engine is not None:
-            return False
+            tasks, cpu_s = self._spent.get(run.function, (0, 0.0))
+            return bool(tasks) and cpu_s / tasks * left < self._engine.begins_s
         if self._is_alone:
             return True
         # What has asked often, a little each time, will ask as much again.
@@ -251,12 +254,18 @@ class FanOut:
         for each in said.answers:
             if each.number in run.done or each.number in failed:
                 continue
-            self.account.cpu_s += each.cpu_s
+            self._count(run, each.cpu_s)
             if each.packed is None:
                 failed[each.number] = each.error or RuntimeError("an answer without a result")
             else:
                 self._keep(run, each.number, each.packed, each.cpu_s)
                 yield run.taken(each.number, each.packed)
+
+    def _count(self, run: TaskRun, cpu_s: float) -> None:
+        """Count what a task took."""
+        tasks, before_s = self._spent.get(run.function, (0, 0.0))
+        self._spent[run.function] = tasks + 1, before_s + cpu_s
+        self.account.cpu_s += cpu_s
 
     def _keep(self, run: TaskRun, index: int, result: bytes, took_s: float) -> None:
         """Keep a result for who asks the same again after this run was cut short, where it is worth a file."""

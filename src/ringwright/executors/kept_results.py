@@ -10,12 +10,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from ringwright.ground.cache_folder import cache_folder
 
 FOLDER = "RINGWRIGHT_TASKS"
 SUFFIX = ".msgpack"
 LEFT = ".tables"  # of what a worker leaves beside a result
+ASKS = ".asks"  # of what tells a worker that it sees the folder
 OLD_S = 14 * 86_400.0  # what a run that was cut short left, and nobody went on with
 
 
@@ -51,8 +53,8 @@ class KeptResults:
                 yield number, result
 
     def beside(self) -> str:
-        """Return a file in the folder, of this machine's name: who sees it sees the folder; empty where none can be written."""
-        seen = folder() / f"{socket.gethostname()}.asks"
+        """Return a file in the folder, of this run alone: who sees it sees the folder; empty where none can be written."""
+        seen = folder() / f"{socket.gethostname()}-{uuid4().hex}{ASKS}"
         with suppress(OSError):
             folder().mkdir(parents=True, exist_ok=True, mode=0o700)
             seen.touch()
@@ -83,7 +85,7 @@ class KeptResults:
             path.unlink(missing_ok=True)
         self._written.clear()
         with suppress(OSError):
-            for left in [*folder().glob(f"*{SUFFIX}"), *folder().glob(f"*{LEFT}")]:
+            for left in (each for suffix in (SUFFIX, LEFT, ASKS) for each in folder().glob(f"*{suffix}")):
                 if time.time() - left.stat().st_mtime > OLD_S:
                     left.unlink(missing_ok=True)
             folder().rmdir()

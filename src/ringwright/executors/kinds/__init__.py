@@ -45,6 +45,10 @@ class Engine(Protocol):
         """How many calls it is given at a time; None: all."""
 
     @property
+    def begins_s(self) -> float:
+        """How long it takes until a call runs: tasks that are known to be less work than that are done by whoever asks."""
+
+    @property
     def lost(self) -> tuple[type[BaseException], ...]:
         """What says that a worker is gone, and its tasks with it."""
 
@@ -66,6 +70,8 @@ class Engine(Protocol):
 
 class TellingFutures:
     """An engine whose futures say by themselves that no result comes."""
+
+    begins_s = 0.0
 
     def gone(self) -> str:
         """Return nothing."""

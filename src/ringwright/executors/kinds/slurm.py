@@ -64,6 +64,7 @@ class SlurmEngine(TellingFutures):
     """Calls gathered into job arrays, and a thread that looks at their jobs."""
 
     ahead: int | None = None
+    begins_s = 5.0  # sbatch, the scheduler's next look, an interpreter and its imports
 
     def __init__(self, executor: Any, nodes: int, name: str, folder: Path, *, is_here: bool) -> None:
         self.name, self.workers, self.lost = name.rstrip(":"), nodes, (LostJobError,)

@@ -109,14 +109,15 @@ class _Coming:
         )
 
     def part(self, index: int) -> PackedPart | None:
-        """Return the part of a source, None where its reader has to read it."""
+        """Return the part of a source, once; None where its reader has to read it."""
         while index not in self._parts:
             number, part = next(self._stream)
             self.sources[number].losses[:] = part.losses
             self._parts[number] = self._taken(part)
             if self._progress is not None and part.head is not None:
                 self._progress(self._sizes[number])
-        return self._parts[index]
+        part, self._parts[index] = self._parts[index], None
+        return part
 
     def _taken(self, part: SourcePart) -> PackedPart | None:
         if part.head is None:

@@ -11,23 +11,26 @@ from uuid import uuid4
 import polars as pl
 
 from ringwright.executors.kept_results import LEFT
-from ringwright.formats.sources.calls.build import PlacedProcess, frame_of, read_process
-from ringwright.formats.sources.gate.packed import PackedPart, unpacked
+from ringwright.formats.sources.calls.build import PlacedProcess, frame_of
+from ringwright.formats.sources.gate.packed import table_alone
 from ringwright.formats.sources.gate.temporary import Store
 
 if TYPE_CHECKING:
     from ringwright.executors.fan_out import FanOut
     from ringwright.formats.sources.calls.file import CallsFile
+    from ringwright.formats.sources.gate.packed import PackedPart
 
 MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 
 
-NumberedRows = tuple[int, str, pl.DataFrame | PackedPart]  # the process's number and file
+NumberedRows = tuple[
+    int, str, pl.DataFrame | bytes | Path
+]  # the process's number, its file, and its rows: packed, or in a file
 
 
 @dataclass
 class _Batch:
-    """Some processes by number, from ``begin`` to before ``end``: their rows or the parts that hold them, later ``kept``."""
+    """Some processes by number, from ``begin`` to before ``end``: their rows, later ``kept``."""
 
     begin: int
     end: int = 0
@@ -37,9 +40,9 @@ class _Batch:
 
     @property
     def waits_elsewhere(self) -> bool:
-        """Whether all rows wait in parts, and large ones where workers see them."""
-        parts = [rows for _, _, rows in self.rows if isinstance(rows, PackedPart)]
-        return len(parts) == len(self.rows) > 0 and any(isinstance(part.tables, Path) for part in parts)
+        """Whether all rows can travel, and large ones wait where workers see them."""
+        held = [rows for *_, rows in self.rows]
+        return all(isinstance(each, bytes | Path) for each in held) and any(isinstance(each, Path) for each in held)
 
 
 class EventBatches:
@@ -53,13 +56,13 @@ class EventBatches:
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def add(self, process: CallsFile, part: PackedPart | None) -> None:
-        """Take a process, with its rows."""
+        """Take a process, with its rows; of its part nothing but these is kept, for heads list all members of groups."""
         for number, group in process.groups.items():  # ranks of a group list the same members: kept once
             process.groups[number] = group._replace(members=self._members.setdefault(group.members, group.members))
         number = self.number[id(process)] = len(self.number)
         batch = self._batches[-1]
         batch.end, batch.height = len(self.number), batch.height + process.height
-        held = process.rows if part is None else part
+        held = process.rows if part is None else part.tables
         if held is not None and process.height:
             batch.rows.append((number, process.name, held))
         process.rows = None
@@ -89,15 +92,15 @@ class EventBatches:
         given = [(self._batches[number].rows, here[number]) for number in asked]
         for at, file in self._fan.stream(batch_file, given, is_kept=False):
             frames[asked[at]] = self.store.take(Path(file))
-            for _, _, part in self._batches[asked[at]].rows:
-                if isinstance(part, PackedPart) and isinstance(part.tables, Path):
-                    part.tables.unlink(missing_ok=True)
+            for *_, held in self._batches[asked[at]].rows:
+                if isinstance(held, Path):
+                    held.unlink(missing_ok=True)
         return frames
 
 
 def batch_file(rows: list[NumberedRows], processes: list[PlacedProcess]) -> str:
-    """Write the events of processes beside the parts that hold their rows; return the file: a task, for whoever sees those."""
-    at = next(part.tables for *_, part in rows if isinstance(part, PackedPart) and isinstance(part.tables, Path))
+    """Write the events of processes beside the files that hold their rows; return the file: a task, for whoever sees those."""
+    at = next(held for *_, held in rows if isinstance(held, Path))
     file = at.with_name(f"{uuid4().hex}{LEFT}")
     frame_of(processes, _together(rows).lazy(), by_communicator=True).collect().write_parquet(file, compression="lz4")
     return str(file)
@@ -107,6 +110,6 @@ def _together(rows: Sequence[NumberedRows]) -> pl.DataFrame:
     """Return the rows of processes in one table."""
     tables = []
     for number, name, held in rows:
-        table = unpacked(held, read_process, name).rows if isinstance(held, PackedPart) else held
+        table = held if isinstance(held, pl.DataFrame) else table_alone(held, name)
         tables.append(table.with_columns(pl.lit(number, pl.Int32).alias("process")))
     return pl.concat(tables)

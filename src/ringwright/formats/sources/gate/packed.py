@@ -85,18 +85,21 @@ def parsed(source: Source, parse: Callable[..., Any], progress: Callable[[int], 
 
 def unpacked(part: PackedPart, parse: Callable[..., Any], name: str) -> Any:
     """Return what ``parse`` made of a source, of its part; InputError where that holds nothing of the kind."""
-    try:
-        tables = part.table_bytes()
-    except OSError as error:
-        raise InputError(
-            f"what a worker read of it is gone: {error.strerror or error}", where=name, remedy="ask again"
-        ) from error
-    return _decoded(part, tables, parse, name)
+    return _decoded(part, _there(part.tables, name), parse, name)
 
 
 def head_alone(part: PackedPart, parse: Callable[..., Any], name: str) -> Any:
     """Return the same with empty tables, which are not looked at."""
     return _decoded(part, None, parse, name)
+
+
+def table_alone(tables: bytes | Path, name: str) -> pl.DataFrame:
+    """Return the one table of a part whose head was looked at before; InputError where there is none."""
+    held = _there(tables, name)
+    try:
+        return _table(held, TableSpan(0, len(held)))
+    except _DAMAGE as error:
+        raise _refusal(error, name) from error
 
 
 def packed(value: object) -> PackedPart | None:
@@ -114,11 +117,25 @@ def _decoded(part: PackedPart, tables: bytes | None, parse: Callable[..., Any], 
     try:
         return msgspec.msgpack.decode(part.head, type=kind, dec_hook=partial(_made, tables))
     except _DAMAGE as error:
+        raise _refusal(error, name) from error
+
+
+def _there(tables: bytes | Path, name: str) -> bytes:
+    """Return tables, wherever they wait."""
+    try:
+        return tables if isinstance(tables, bytes) else tables.read_bytes()
+    except OSError as error:
         raise InputError(
-            f"its part is damaged, or of another release: {str(error)[:160]}",
-            where=name,
-            remedy="make the parts again with this release: ringwright convert FILES --format parts -o DIR",
+            f"what a worker read of it is gone: {error.strerror or error}", where=name, remedy="ask again"
         ) from error
+
+
+def _refusal(error: Exception, name: str) -> InputError:
+    return InputError(
+        f"its part is damaged, or of another release: {str(error)[:160]}",
+        where=name,
+        remedy="make the parts again with this release: ringwright convert FILES --format parts -o DIR",
+    )
 
 
 def _plain(tables: bytearray, value: Any) -> object:
