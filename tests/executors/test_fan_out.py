@@ -271,13 +271,15 @@ def test_a_result_that_a_failing_machine_cut_is_made_again(tmp_path: Path, kept:
 
 
 # ------------------------------------------------------------------------------------------------------------- names
-def test_a_run_that_ends_leaves_what_tells_the_workers_of_another_where_it_keeps_its_results() -> None:
+def test_a_run_that_ends_leaves_what_tells_workers_of_another_where_results_are_kept(kept: Path) -> None:
     with fan_out("local:2") as longer:
-        mine = Path(longer.beside())
+        seen = Path(longer.beside())
+        (kept / "mine.tables").touch()
+        longer.owns(kept / "mine.tables")
         with fan_out("local:2") as shorter:
-            theirs = Path(shorter.beside())
-        assert (mine.is_file(), theirs.is_file()) == (True, False)
-    assert not mine.exists()
+            assert shorter.beside() == longer.beside()
+        assert seen.is_file()
+    assert not kept.exists()
 
 
 def test_a_name_is_made_of_content(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
 from ringwright.ground.cache_folder import cache_folder
 
@@ -53,12 +52,11 @@ class KeptResults:
                 yield number, result
 
     def beside(self) -> str:
-        """Return a file in the folder, of this run alone: who sees it sees the folder; empty where none can be written."""
-        seen = folder() / f"{socket.gethostname()}-{uuid4().hex}{ASKS}"
+        """Return a file in the folder, of this machine's name: who sees it sees the folder; empty where none can be written."""
+        seen = folder() / f"{socket.gethostname()}{ASKS}"
         with suppress(OSError):
             folder().mkdir(parents=True, exist_ok=True, mode=0o700)
             seen.touch()
-            self._written.add(seen)
             return str(seen)
         return ""
 
@@ -85,10 +83,13 @@ class KeptResults:
             path.unlink(missing_ok=True)
         self._written.clear()
         with suppress(OSError):
-            for left in (each for suffix in (SUFFIX, LEFT, ASKS) for each in folder().glob(f"*{suffix}")):
+            for left in [*folder().glob(f"*{SUFFIX}"), *folder().glob(f"*{LEFT}")]:
                 if time.time() - left.stat().st_mtime > OLD_S:
                     left.unlink(missing_ok=True)
-            folder().rmdir()
+            if all(left.suffix == ASKS for left in folder().iterdir()):  # no other run of this machine keeps anything
+                for left in folder().iterdir():
+                    left.unlink(missing_ok=True)
+                folder().rmdir()
 
     @staticmethod
     def _path(name: str) -> Path:
