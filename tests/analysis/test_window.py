@@ -41,6 +41,15 @@ def test_every_kth_iteration_of_all_ranks_stands_for_the_others(slow: Trace) -> 
     assert near.meta["limits"][-1].startswith(f"times were compared in {len(kept)} of {len(everything)} iterations")
 
 
+def test_what_is_looked_at_is_every_cell_of_the_rows_and_columns_with_one_value_are_not_held(slow: Trace) -> None:
+    near = window(slow, len(slow.df) // 3)
+    kept = near.df["iteration"].drop_nulls().unique().implode()
+    busy = pl.col("kind").is_in(["collective", "p2p", "compute", "memory", "sync", "phase", "step"])
+    assert near.df.equals(slow.df.filter(~busy | pl.col("iteration").is_in(kept)))
+    several = sum(column.n_unique() > 1 for column in near.df)
+    assert f"PROJECT */{several} COLUMNS" in near.scan("events").explain(optimized=False)
+
+
 def test_calls_without_iterations_are_taken_by_their_numbers(slow: Trace) -> None:
     bare = Trace.of(
         {**{n: slow.table(n) for n in slow.tables}, "events": slow.df.with_columns(iteration=None)}, slow.meta

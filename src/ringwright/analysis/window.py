@@ -45,7 +45,7 @@ def window(trace: Trace, most_rows: int = MOST_ROWS) -> Trace:
         f"{near.height:,} of {rows:,} rows; counts and bytes are of all"
     )
     meta = {**trace.meta, "limits": [*trace.meta.get("limits", []), limit]}
-    return replace(trace, tables={**trace.tables, "events": near.lazy()}, meta=meta)
+    return replace(trace, tables={**trace.tables, "events": _held(near)}, meta=meta)
 
 
 def of_late_ranks(trace: Trace, near: Trace, most_rows: int = MOST_ROWS) -> Trace:
@@ -69,13 +69,22 @@ def of_late_ranks(trace: Trace, near: Trace, most_rows: int = MOST_ROWS) -> Trac
     busy = trace.scan("events").filter(pl.col("kind").is_in(_BUSY))
     kept, all_ = _kept(busy.filter(pl.col("rank").is_in(chosen)), of, most_rows)
     others = near.scan("events").filter(~pl.col("kind").is_in(_BUSY))
-    mine = busy.filter(pl.col("rank").is_in(chosen) & of.is_in(kept)).collect(engine="streaming").lazy()
+    mine = _held(busy.filter(pl.col("rank").is_in(chosen) & of.is_in(kept)).collect(engine="streaming"))
     limit = (
         f"who is late was looked for in {len(kept):,} of {all_:,} iterations of {len(chosen):,} of {ranks:,} ranks: "
         "those for whom others wait, and as many others"
     )
     meta = {**near.meta, "limits": [*near.meta["limits"], limit]}
     return replace(near, tables={**near.tables, "events": pl.concat([mine, others])}, meta=meta)
+
+
+def _held(rows: pl.DataFrame) -> pl.LazyFrame:
+    """Return rows of which columns with one value throughout, or none, take no memory."""
+    import polars as pl
+
+    same = [pl.lit(rows[name][0], kind).alias(name) for name, kind in rows.schema.items() if rows[name].n_unique() == 1]
+    told = {each.meta.output_name() for each in same}
+    return rows.select(name for name in rows.columns if name not in told).lazy().with_columns(same).select(rows.columns)
 
 
 def _waited_for(trace: Trace, calls: pl.DataFrame, most: int) -> list[int]:

@@ -116,8 +116,8 @@ class _Coming:
             self._parts[number] = self._taken(part)
             if self._progress is not None and part.head is not None:
                 self._progress(self._sizes[number])
-        part, self._parts[index] = self._parts[index], None
-        return part
+        mine, self._parts[index] = self._parts[index], None
+        return mine
 
     def _taken(self, part: SourcePart) -> PackedPart | None:
         if part.head is None:
