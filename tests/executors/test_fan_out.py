@@ -21,6 +21,7 @@ from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut, fan_out
 from ringwright.executors.kinds import parsed, shared_out
 from ringwright.executors.kinds.local import LocalEngine
+from ringwright.executors.shared import let_go, share, shared
 from ringwright.ground.errors import InfeasibleError, InputError, MissingExtraError, OutputError, UsageError
 
 NUMBERS = [(number,) for number in range(7)]
@@ -372,3 +373,22 @@ def test_nobody_answers_there() -> None:
     pytest.importorskip("distributed")
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         parsed("dask://127.0.0.1:9,timeout=1").opened()
+
+
+def test_what_tasks_share_is_made_once_and_anew_for_another_question() -> None:
+    asked: list[int] = []
+
+    def noted(number: int) -> list[int]:
+        asked.append(number)
+        return [number]
+
+    first = shared(noted, 1, name="1")
+    assert shared(noted, 1, name="1") is first
+    shared(noted, 2, name="2")
+    assert shared(noted, 1, name="1") is not first
+    let_go(noted)
+    shared(noted, 1, name="1")
+    assert asked == [1, 2, 1, 1]
+    mine = tasks.root(16)
+    share(mine, tasks.root, 4)
+    assert (shared(tasks.root, 4), shared(tasks.root, 9).root) == (mine, 3.0)

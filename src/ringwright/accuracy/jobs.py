@@ -15,6 +15,7 @@ from ringwright.calls.provenance import AskedOf, asked_of
 from ringwright.costs.probable_time import Probable
 from ringwright.engines.job.run import simulate
 from ringwright.executors.fan_out import Chosen, FanOut, fan_out
+from ringwright.executors.shared import share, shared
 from ringwright.ground import stepwise
 from ringwright.ground.errors import UsageError
 from ringwright.jobs import model_job
@@ -142,8 +143,10 @@ def judge(
 
     ``answers``: beside what ``simulate`` answers too, which takes several times as long.
     """
-    _last[:] = [predictor or Predictor()]
-    given = [(row, dict(_last[0].figures), answers) for row in rows]
+    predictor = predictor or Predictor()
+    figures = dict(predictor.figures)
+    share(predictor, Predictor, figures)
+    given = [(row, figures, answers) for row in rows]
     with fan_out(executor) as fan:
         told = fan.map(predicted_step, given, title=lambda row, *_: row.label, progress=progress)
     judged, refused = list[JudgedStep](), list[RefusedStep]()
@@ -165,14 +168,9 @@ class PredictedStep:
     why: str = ""
 
 
-_last: list[Predictor] = []  # what it has timed serves the next row too
-
-
 def predicted_step(row: MeasuredStep, figures: dict[str, float], answers: bool) -> PredictedStep:
     """Return what is predicted of a row, and with ``answers`` what ``simulate`` says."""
-    if not _last or dict(_last[0].figures) != figures:
-        _last[:] = [Predictor(figures)]
-    predictor = _last[0]
+    predictor = shared(Predictor, figures)  # what it has timed serves the next row too
     try:
         return PredictedStep(*predictor.predicted(row), predictor.answer(row) if answers else None)
     except UsageError as error:

@@ -13,8 +13,8 @@ from ringwright.advise.situation import PLANNED_BY, SituationRecipe
 from ringwright.advise.unmeasured_operations import told_unmeasured, too_small
 from ringwright.algorithms.searching import in_time
 from ringwright.engines.job.reuse import Layouts
-from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut
+from ringwright.executors.shared import share, shared
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.ground.stepwise import tallied
@@ -99,8 +99,7 @@ class Evaluator:
                 taken(at, function(self, *one))
             return
         recipe = EvaluatorRecipe(self.situation.again, self.memory_bytes, self.inexact)
-        _made.clear()
-        _made[name_of(evaluator_of, (recipe,))] = self
+        share(self, _evaluator, recipe)
         try:
             self.fan.map(function, [(recipe, *one) for one in given], each=taken, paths=recipe.situation.paths)
         except BaseException:
@@ -226,18 +225,13 @@ def instances_of(result: PolicyResult) -> int:
     return laid.per_step * laid.steps
 
 
-_made: dict[str, Evaluator] = {}
-
-
 def evaluator_of(recipe: Evaluator | EvaluatorRecipe) -> Evaluator:
     """Return the evaluator of a recipe, which a process makes once."""
-    if not isinstance(recipe, EvaluatorRecipe):
-        return recipe
-    name = name_of(evaluator_of, (recipe,))
-    if name not in _made:
-        _made.clear()
-        _made[name] = Evaluator(recipe.situation.situation(), recipe.memory_bytes, recipe.inexact)
-    return _made[name]
+    return shared(_evaluator, recipe) if isinstance(recipe, EvaluatorRecipe) else recipe
+
+
+def _evaluator(recipe: EvaluatorRecipe) -> Evaluator:
+    return Evaluator(recipe.situation.situation(), recipe.memory_bytes, recipe.inexact)
 
 
 def evaluated(recipe: Evaluator | EvaluatorRecipe, setup: Setup) -> Evaluation:

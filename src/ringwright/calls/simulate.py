@@ -39,6 +39,7 @@ from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.engines.packets.carriage import carriers
 from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import Chosen, FanOut, WorkAccount, fan_out
+from ringwright.executors.shared import let_go, shared
 from ringwright.ground import stepwise
 from ringwright.ground.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
 from ringwright.ground.units import format_size
@@ -180,24 +181,18 @@ def _calls(
         key, executor = f"{id(question)}", "local:1"
     with fan_out(executor) as fan:
         calls = fan.map(call_of, [(key, question, wanted, *pair) for pair in pairs], title=_named, progress=progress)
-    asked = _asked.pop(key, None) or AskedOnce(question, wanted)
+    asked = shared(AskedOnce, question, wanted, name=key)
+    let_go(AskedOnce)  # programs of large machines take gigabytes
     if calls and all(each.is_refused for each in calls):
         _answer(asked, *pairs[0])
     return calls, asked, fan.account
-
-
-_asked: dict[str, AskedOnce] = {}  # what all answers of the last question share
 
 
 def call_of(
     key: str, question: SimulationSpec, wanted: tuple[int, ...], spelling: str, size_bytes: int
 ) -> SimulatedCall:
     """Return what one algorithm answers at one of the ``wanted`` sizes; ``key`` is a name of the question and these."""
-    asked, collective = _asked.get(key), question.collective(size_bytes)
-    if asked is None:
-        asked = AskedOnce(question, wanted)
-        _asked.clear()
-        _asked[key] = asked
+    asked, collective = shared(AskedOnce, question, wanted, name=key), question.collective(size_bytes)
     try:
         return _answer(asked, spelling, size_bytes)
     except JobEndsError as error:

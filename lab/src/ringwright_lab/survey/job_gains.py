@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut
+from ringwright.executors.shared import share, shared
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.ground.stepwise import Advance
 from ringwright.jobs import model_job, study
@@ -70,8 +70,7 @@ class Runs:
         left, recipe = self._costliest_first(dict.fromkeys(pairs)), self.asked.again
         if self.fan is None or recipe is None or not left:
             return
-        _runs.clear()
-        _runs[name_of(_of_recipe, (recipe,))] = self
+        share(self, _of_recipe, recipe)
         done = len(self.outcomes)
         self.expected = max(self.expected, done + len(left))
 
@@ -137,22 +136,15 @@ class Runs:
         return float("inf") if us is None else us
 
 
-_runs: dict[str, Runs] = {}
-
-
 def outcome_of(recipe: JobRecipe, algorithm: str, policy: str) -> StepOutcome:
     """Return the outcome of one pair of a job; a process makes the job once."""
-    runs, began_s = _of_recipe(recipe), time.monotonic()
+    runs, began_s = shared(_of_recipe, recipe), time.monotonic()
     known = runs.outcomes.get((algorithm, policy))
     return known or replace(runs.simulated(algorithm, policy), took_s=time.monotonic() - began_s)
 
 
 def _of_recipe(recipe: JobRecipe) -> Runs:
-    name = name_of(_of_recipe, (recipe,))
-    if name not in _runs:
-        _runs.clear()
-        _runs[name] = Runs(recipe.asked())
-    return _runs[name]
+    return Runs(recipe.asked())
 
 
 def _likely(said: Probable | None) -> tuple[float | None, float | None, float | None]:

@@ -12,14 +12,13 @@ from ringwright.advise.provision.least_network import SizedNetwork
 from ringwright.advise.provision.question import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.advise.provision.sensitivity import sensitivity
 from ringwright.calls.provenance import asked_of
-from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import WorkAccount
+from ringwright.executors.shared import shared
 from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.jobs.memory import peak, too_large
 from ringwright.jobs.pricing.costs import LIBRARY
 from ringwright.model.topology import Topology
 
-_read: dict[str, Workloads] = {}
 REFERENCE = "the step on each fabric as it is named"
 LEFT_OUT = (
     "a tier with fewer cables is one of slower cables here: what hashing does to few paths is not in it",
@@ -65,17 +64,13 @@ def pairs(spec: ProvisionSpec, fabrics: Sequence[Topology]) -> tuple[list[Provis
             raise UsageError(f"a {what} is named twice", remedy="each once")
     gpus, told = gpus_of(fabrics, spec.model.gpus)
     files = tuple(path for path in map(Path, spec.workloads) if path.exists())
-    _workloads(spec, gpus, files)  # what is none is refused before any is sized
+    shared(_workloads, spec, gpus, files)  # what is none is refused before any is sized
     return [ProvisionPair(spec, gpus, name, topology, files) for name in spec.workloads for topology in fabrics], told
 
 
-def _workloads(spec: ProvisionSpec, gpus: int, files: tuple[Path, ...]) -> Workloads:
-    """Return the workloads of a question, whose recordings a process reads once."""
-    key = name_of(_workloads, (spec, gpus, files))
-    if key not in _read:
-        _read.clear()
-        _read[key] = Workloads(spec, gpus)
-    return _read[key]
+def _workloads(spec: ProvisionSpec, gpus: int, _files: tuple[Path, ...]) -> Workloads:
+    """Return the workloads of a question, whose recordings lie in files."""
+    return Workloads(spec, gpus)
 
 
 def sized_answer(pair: ProvisionPair, *, strict: bool = False) -> tuple[PairAnswer, SizedNetwork | None]:
@@ -85,7 +80,7 @@ def sized_answer(pair: ProvisionPair, *, strict: bool = False) -> tuple[PairAnsw
     """
     row, assumptions = ProvisionRow(pair.workload, pair.fabric.name), dict[str, None]()
     try:
-        job = _workloads(pair.spec, pair.gpus, pair.files).on(pair.workload, pair.fabric)
+        job = shared(_workloads, pair.spec, pair.gpus, pair.files).on(pair.workload, pair.fabric)
         assumptions |= dict.fromkeys(job.remarks)
         row, sized = _filled(row, job, pair.fabric, pair.spec, assumptions)
     except (UsageError, WorkloadError, InfeasibleError) as error:
