@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ringwright import Collective
 from ringwright.algorithms.blocks.ring import ring
@@ -22,7 +24,7 @@ from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
-from ringwright.model.program import Op, Step, explicit
+from ringwright.model.program import Affine, Op, Step, explicit
 from ringwright.search import program_cache, study
 from ringwright.search.proof import is_right, shrunk
 from ringwright.search.question import SynthesisSpec, methods, searched
@@ -326,3 +328,24 @@ def test_words_that_would_be_ignored_are_refused(words: tuple[str, ...], said: s
 
 def test_a_method_named_twice_is_one() -> None:
     assert methods("all-gather", "forest,forest") == ["forest"]
+
+
+DIGITS = st.tuples(st.integers(-9, 9), st.integers(-9, 9), st.integers(0, 6), st.integers(-5, 5))
+
+
+@given(st.lists(st.tuples(DIGITS, st.integers(1, 5)), max_size=3), st.integers(-20, 40), st.integers(1, 60))
+def test_what_weights_say_of_a_pattern_holds_for_its_numbers(
+    axes: list[tuple[tuple[int, int, int, int], int]], base: int, limit: int
+) -> None:
+    pattern, shape = Affine(tuple(digit for digit, _ in axes), base), tuple(length for _, length in axes)
+    if program_cache._is_surely_within(pattern, shape, limit):
+        numbers = pattern.values(shape)
+        assert (numbers.min() >= 0, numbers.max() < limit) == (True, True)
+    elif not axes:
+        assert not 0 <= base < limit
+
+
+def test_a_pattern_over_another_range_is_refused_however_small_its_numbers() -> None:
+    assert not program_cache._is_surely_within(Affine(((1, 0, 2, 1),)), (2, 2), 9)
+    assert not program_cache._is_surely_within(Affine(((1, 0, 0, 1),)), (2,), 9)
+    assert not program_cache._is_surely_within(Affine(((1 << 40, 0, 2, 1),)), (2,), 9)

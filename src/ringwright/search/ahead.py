@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ringwright.bounds.lower_bounds import Bound, lowest
+from ringwright.engines.choose import simulate
 from ringwright.ground.errors import InfeasibleError, ProgramError, UsageError
 from ringwright.search import program_cache
 from ringwright.search.question import FoundProgram, SynthesisSpec, searched
@@ -15,13 +17,16 @@ from ringwright.search.rivals import rival_us
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
     from ringwright.executors.fan_out import FanOut
+    from ringwright.model.program import Program
 
+NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
 _REFUSALS = (InfeasibleError, UsageError, ProgramError)
 
 
 class SearchedAhead(msgspec.Struct):
     """What a method found: the ``program`` as it is kept, None where it cannot be or where the method ``refused``."""
 
+    method: str
     program: bytes | None = None
     seconds: float = 0.0
     verified: bool | None = None
@@ -36,14 +41,35 @@ class RivalTime(msgspec.Struct):
     declined: str
 
 
-def search_ahead(question: SynthesisSpec, method: str, size_bytes: int) -> SearchedAhead:
-    """Return what a method finds for a size: a task."""
-    try:
-        one = searched(question, method, size_bytes)
-    except _REFUSALS as error:
-        kind = next(each.__name__ for each in _REFUSALS if isinstance(error, each))
-        return SearchedAhead(refused=(kind, error.what, error.where, error.remedy))
-    return SearchedAhead(program_cache.packed(one.program), one.seconds, one.verified, one.was_kept)
+def search_ahead(
+    question: SynthesisSpec, methods: tuple[str, ...], size_bytes: int, ends_near: bool
+) -> list[SearchedAhead]:
+    """Return what methods find for a size, one after the other, until one comes near the bound where that is enough: a task."""
+    told: list[SearchedAhead] = []
+    for method in methods:
+        try:
+            one = searched(question, method, size_bytes)
+            near = ends_near and is_near(question, one.program)
+        except _REFUSALS as error:
+            kind = next(each.__name__ for each in _REFUSALS if isinstance(error, each))
+            told.append(SearchedAhead(method, refused=(kind, error.what, error.where, error.remedy)))
+            continue
+        program = program_cache.packed(one.program)
+        told.append(SearchedAhead(method, program, one.seconds, one.verified, one.was_kept))
+        if near:
+            break
+    return told
+
+
+def is_near(question: SynthesisSpec, program: Program) -> bool:
+    """Whether a program is as near its bound as the usual methods go."""
+    bound = lowest(program.collective, question.topology, alpha=question.alpha)
+    return gap_of(simulate(program, question.topology, alpha=question.alpha).time_s, bound) <= NEAR
+
+
+def gap_of(time_s: float, bound: Bound) -> float:
+    """Return time over bound, less one; 0 for a bound of 0."""
+    return time_s / bound.time_s - 1 if bound.time_s else 0.0
 
 
 def rival_ahead(question: SynthesisSpec, slug: str, size_bytes: int) -> RivalTime:
@@ -60,17 +86,19 @@ class Ahead:
         self._rivals: dict[tuple[str, int], RivalTime] = {}
 
     def search(
-        self, question: SynthesisSpec, pairs: Sequence[tuple[str, int]], tell: Callable[[int, int, str], None] | None
+        self,
+        asked: Sequence[tuple[SynthesisSpec, tuple[str, ...], int, bool]],
+        tell: Callable[[int, int, str], None] | None,
     ) -> None:
-        """Search by methods for sizes; where one process works, or one search is asked for, each has its turn."""
-        if self._fan.is_alone or len(pairs) < 2:
+        """Do what ``search_ahead`` is asked; where one process works, or one search is asked for, each has its turn."""
+        if self._fan.is_alone or len(asked) < 2:
             return
-        given = [(question, method, size) for method, size in pairs]
         came = self._fan.stream(
-            search_ahead, given, title=lambda _, method, __: method, progress=tell, until=self._person.passed
+            search_ahead, asked, title=lambda _, of, *__: of[0], progress=tell, until=self._person.passed
         )
-        for index, answer in came:
-            self._searched[id(question.topology), *pairs[index]] = answer
+        for index, answers in came:
+            question, _, size, _ = asked[index]
+            self._searched |= {(id(question.topology), each.method, size): each for each in answers}
 
     def time(self, question: SynthesisSpec, pairs: Sequence[tuple[str, int]]) -> None:
         """Time other algorithms at sizes."""

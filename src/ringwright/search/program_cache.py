@@ -232,13 +232,26 @@ def _steps(steps: Sequence[KeptStep], arrays: Mapping[str, np.ndarray], p: int, 
                     begin[name] += field
                 elif field is not None:
                     value = field
-                _within(_numbers(value, each.shape), limit - (each.span - 1 if limit == slots else 0))
+                below = limit - (each.span - 1 if limit == slots else 0)
+                if not _is_surely_within(value, each.shape, below):
+                    _within(_numbers(value, each.shape), below)
                 values.append(value)
             src, dst, chunk, to = values
             if src is None or dst is None or chunk is None:
                 raise ValueError("a block without ends")
             blocks.append(Block(Op(each.op), each.shape, src, dst, chunk, to, each.span, each.channel, each.multicast))
         yield Step(tuple(blocks), step.label, step.loop)
+
+
+def _is_surely_within(value: Affine | np.ndarray | None, shape: tuple[int, ...], limit: int) -> bool:
+    """Whether the weights of a pattern alone say that all its numbers are from 0 to below ``limit``: most do."""
+    if not isinstance(value, Affine) or math.prod(shape) > MOST_OF_BLOCK or len(value.digits) not in (0, len(shape)):
+        return False
+    if any(modulus < 1 or max(abs(slope), abs(offset)) >= 1 << 31 for slope, offset, modulus, _ in value.digits):
+        return False
+    ends = [weight * (modulus - 1) for _, _, modulus, weight in value.digits]
+    low, high = (value.base + sum(side(0, end) for end in ends) for side in (min, max))
+    return low >= 0 and high < limit
 
 
 def _numbers(value: Affine | np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from ringwright.calls.provenance import asked_of
 from ringwright.engines.choose import simulate
 from ringwright.executors.fan_out import fan_out
 from ringwright.ground.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
-from ringwright.search.ahead import Ahead
+from ringwright.search.ahead import NEAR, Ahead, gap_of
 from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods
 from ringwright.search.replan import Replanned, TimedFind, cut_off, replanned
 from ringwright.search.rivals import RivalRow, rivals_for, rivals_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "ringwright.synthesise/1"
 STOPPED = "stopped before it had found a program"
-NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,10 @@ def synthesise(
     with fan_out(executor) as fan:
         total = len(sizes) * (len(asked) * (1 + (question.healthy is not None)) + rivals)
         study = _Study(question, asked, Ahead(fan, person), person, progress, total, ends_near=method == USUAL)
-        study.search_ahead(sizes)
+        study.search_ahead(sizes, rivals=rivals)
         for size in sizes:
-            if person.passed() and not study.ahead.has(question, asked[0], size):
-                break
-            study.search(size, rivals=rivals)
+            if not person.passed() or study.ahead.has(question, asked[0], size):
+                study.search(size, rivals=rivals)
     if progress is not None:
         progress(total, total, "")
     return study.answer(with_regions=method == BEST)
@@ -152,30 +151,42 @@ class _Study:
     others: list[RivalRow] = field(default_factory=list)
     faults: list[Replanned] = field(default_factory=list)
 
+    @cached_property
+    def questions(self) -> list[SynthesisSpec]:
+        """The question, and behind it that of the machine without its faults, where it has any."""
+        healthy = self.question.healthy
+        return [
+            self.question,
+            *([replace(self.question, topology=healthy, healthy=None)] if healthy is not None else ()),
+        ]
+
     def tell(self, name: str) -> None:
         """Say what begins."""
         if self.progress is not None:
             self.progress(self.done, self.total, name)
         self.done += 1
 
-    def search_ahead(self, sizes: Sequence[int]) -> None:
-        """Ask whoever works for all sizes; of the usual methods the first: whether the next is asked depends on what it finds."""
+    def search_ahead(self, sizes: Sequence[int], *, rivals: bool) -> None:
+        """Ask whoever works for all sizes, on the machine without its faults too; of the usual methods one after the other."""
         tell = self.progress
-        pairs = [(each, size) for size in sizes for each in (self.asked[:1] if self.ends_near else self.asked)]
-        self.ahead.search(self.question, pairs, tell and (lambda done, _, name: tell(done, self.total, name)))
+        together = [tuple(self.asked)] if self.ends_near else [(each,) for each in self.asked]
+        largest = sorted(sizes, reverse=True)  # they take longest
+        asked = [(each, of, size, self.ends_near) for size in largest for each in self.questions for of in together]
+        self.ahead.search(asked, tell and (lambda done, _, name: tell(done, self.total, name)))
+        others = rivals_for(self.question.op) if rivals else ()
+        self.ahead.time(self.question, [(each.slug, size) for size in sizes for each in others])
 
     def search(self, size: int, *, rivals: bool) -> None:
         """Search for programs of a size, on the machine without its faults too, and time all other algorithms."""
-        question = self.question
+        question, *without_faults = self.questions
         here = self.finds[size] = self._of_size(question, size)
-        if question.healthy is not None and here.best is not None and not self.person.passed():
-            before = self._of_size(replace(question, topology=question.healthy, healthy=None), size)
+        if without_faults and here.best is not None and not self.person.passed():
+            before = self._of_size(without_faults[0], size)
             if before.best is not None:
                 self.faults.append(replanned(before.best, here.best, question.topology, question.alpha))
         if rivals and not self.person.passed():
             self.tell("other algorithms")
             best_us = None if here.best is None else here.best.time_us
-            self.ahead.time(question, [(each.slug, size) for each in rivals_for(question.op)])
             self.others += rivals_of(question, size, best_us, self.person, self.ahead.rival)
 
     def _of_size(self, question: SynthesisSpec, size: int) -> _SizeFinds:
@@ -267,7 +278,7 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
     program, topology = one.program, question.topology
     run = simulate(program, topology, alpha=question.alpha)
     time_s, size = run.time_s, program.collective.size_bytes
-    gap = time_s / bound.time_s - 1 if bound.time_s else 0.0
+    gap = gap_of(time_s, bound)
     routed = routed_s(program.collective, topology) if gap > NEAR else None
     knobs = dict(program.knobs)
     trees, height = knobs.get("trees"), knobs.get("height")
