@@ -25,10 +25,13 @@ from typing import Any
 
 import numpy as np
 
+from ringwright_lab.testing import campaigns
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 
 ONE_S = 5
+STRETCH = 500  # inputs that are one task
 FOREVER = 1 << 62
 CAME = ("answered", "refused", "failed")
 REFUSED = (ValueError, TypeError, OverflowError)
@@ -287,32 +290,21 @@ def work(given: argparse.Namespace) -> None:
             counts[tried(given.entry, given.seed, number)] += 1
         except Exception as error:  # noqa: BLE001 - whatever else comes out is what is sought
             counts["failed"] += 1
-            print(f"{again(given, given.entry, number)}   # {type(error).__name__}: {error}", flush=True)
+            print(f"{again(given.entry, given.seed, number)}   # {type(error).__name__}: {error}", flush=True)
     print("counts", *(counts[name] for name in CAME), flush=True)
 
 
-def again(given: argparse.Namespace, entry: str, number: int) -> str:
-    return f"scripts/fuzz-arrays --seed {given.seed} --entry {entry} --only {number}"
+def again(entry: str, seed: str, number: int) -> str:
+    return f"scripts/fuzz-arrays --seed {seed} --entry {entry} --only {number}"
 
 
-def campaign(given: argparse.Namespace, entry: str) -> int:
-    """Run all inputs of an entry point, each stretch in a process, and return how many failed."""
-    totals, first, died = Counter(), given.first, 0
-    last = given.first + given.inputs
+def stretch(entry: str, seed: str, first: int, inputs: int) -> dict[str, Any]:
+    """Run a stretch of inputs of an entry point, in processes that they may end; return what is wrong, and counts: a task."""
+    totals, lines, last = Counter(dict.fromkeys((*CAME, "died"), 0)), [], first + inputs
     with tempfile.NamedTemporaryFile() as note:
         while first < last:
-            words = [
-                "--entry",
-                entry,
-                "--seed",
-                given.seed,
-                "--first",
-                str(first),
-                "--inputs",
-                str(last - first),
-                "--note",
-                note.name,
-            ]
+            asked = {"entry": entry, "seed": seed, "first": first, "inputs": last - first, "note": note.name}
+            words = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
             flags = ["-S"] if sys.flags.no_site else []
             done = subprocess.run(
                 [sys.executable, *flags, __file__, *words], capture_output=True, text=True, check=False
@@ -321,20 +313,43 @@ def campaign(given: argparse.Namespace, entry: str) -> int:
                 if line.startswith("counts "):
                     totals.update(dict(zip(CAME, map(int, line.split()[1:]), strict=True)))
                 else:
-                    print(line, flush=True)
+                    lines.append(line)
             if done.returncode == 0:
                 break
-            died += 1
             number, *came = map(int, Path(note.name).read_text().split() or [first, 0, 0, 0])
-            totals.update(dict(zip(CAME, came, strict=True)))
+            totals.update(dict(zip(CAME, came, strict=True)) | {"died": 1})
             why = next(
                 (line for line in done.stderr.splitlines() if "ERROR" in line or "runtime error" in line),
                 done.stderr[-300:],
             )
-            print(f"{again(given, entry, number)}   # ended with {done.returncode}: {why}", flush=True)
+            lines.append(f"{again(entry, seed, number)}   # ended with {done.returncode}: {why}")
             first = number + 1
-    print(f"{entry:12} {last - given.first:>9,} inputs: {dict(totals)}, {died} ended the process", flush=True)
-    return totals["failed"] + died
+    return {"lines": lines, "totals": dict(totals)}
+
+
+def campaign(given: argparse.Namespace) -> int:
+    """Run all inputs of the entry points, by stretches; print what is wrong as it comes, and return 1 where anything is."""
+    entries = [entry for entry in ENTRIES if given.entry in (None, entry)]
+    asked = [
+        (entry, given.seed, first, min(STRETCH, given.first + given.inputs - first))
+        for entry in entries
+        for first in range(given.first, given.first + given.inputs, STRETCH)
+    ]
+
+    def tell(came: dict[str, Any]) -> None:
+        for line in came["lines"]:
+            print(line, flush=True)
+
+    every = campaigns.scripted(given.executor, Path(__file__), stretch, asked, tell)
+    wrong = 0
+    for entry in entries:
+        totals = sum(
+            (Counter(came["totals"]) for of, came in zip(asked, every, strict=True) if of[0] == entry), Counter()
+        )
+        died, counts = totals["died"], {name: totals[name] for name in CAME}
+        print(f"{entry:12} {given.inputs:>9,} inputs: {counts}, {died} ended the process", flush=True)
+        wrong += died + totals["failed"]
+    return int(wrong > 0)
 
 
 def main() -> int:
@@ -345,6 +360,7 @@ def main() -> int:
     parser.add_argument("--entry", choices=ENTRIES)
     parser.add_argument("--only", type=int)
     parser.add_argument("--note", help=argparse.SUPPRESS)
+    campaigns.add_executor(parser)
     given = parser.parse_args()
     if given.note:
         work(given)
@@ -352,7 +368,7 @@ def main() -> int:
     if given.only is not None:
         print(tried(given.entry, given.seed, given.only))
         return 0
-    return int(sum(campaign(given, entry) for entry in ENTRIES if given.entry in (None, entry)) > 0)
+    return campaign(given)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -20,8 +21,9 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ringwright
@@ -32,6 +34,7 @@ from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.ground.knobs import Knob
 from ringwright.model import registry
 from ringwright_lab.contracts.knob_values import Spelling, spellings
+from ringwright_lab.testing import campaigns
 from ringwright_lab.testing.knob_witnesses import WITNESS, figures
 
 RANKS = 16
@@ -111,21 +114,11 @@ def negatives(found: Any, path: str = "") -> Iterator[str]:
 
 
 Command = Callable[[str], list[str]]
-PART = [0, 1]
-ASKED: set[str] = set()  # the knobs that were asked for, all where there are none
 
 
-def mine(every: Sequence[Any]) -> Sequence[Any]:
-    """Return the part of a room that this process does."""
-    return every[PART[0] :: PART[1]]
-
-
-def tried(owner: str, known: dict[str, Knob], mark: str = ":") -> Iterator[tuple[str, Knob]]:
-    """Yield the knobs of a system that can be typed and were asked for, with their whole names."""
-    for knob in known.values():
-        name = f"{owner}{mark}{knob.name}"
-        if knob.can_be_typed and (not ASKED or name in ASKED):
-            yield name, knob
+def typed(owner: str, known: dict[str, Knob], mark: str = ":") -> list[tuple[str, Knob]]:
+    """Return the knobs of a system that can be typed, with their whole names."""
+    return [(f"{owner}{mark}{knob.name}", knob) for knob in known.values() if knob.can_be_typed]
 
 
 def judge(tally: Tally, spelling: Spelling, label: str, command: Command, plain: str, accepts: bool) -> None:
@@ -167,39 +160,23 @@ def accepted(parse: Callable[[], object]) -> bool:
     return True
 
 
-def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
-    """Try every knob of every system that does collectives."""
+def of_algorithm(slug: str, knob: Knob, draw: random.Random, count: int) -> Tally:
+    """Try a knob of a system that does collectives."""
     names = [system.slug for system in registry.systems()]
-    for system in mine(registry.systems()):
-        for name, knob in tried(system.slug, system.knobs()):
-            tally = Tally()
-            for each in spellings(knob, draw, count, ranks=RANKS, algorithms=names):
-                label = f"{system.slug}:{knob.name}={each.text}"
-                op, machine, size = draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES)
-                judge(
-                    tally,
-                    each,
-                    label,
-                    simulate(op, machine, size),
-                    system.slug,
-                    accepted(lambda: registry.algorithm(label)),  # noqa: B023
-                )
-            for _ in range(20 * (not tally.effects)):
-                each = next(spellings(knob, draw, 1, ranks=RANKS, algorithms=names))
-                label = f"{system.slug}:{knob.name}={each.text}"
-                more = f"{label}{companions(knob, system.knobs())}"
-                op, machine, size = draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES)
-                judge(
-                    tally,
-                    each,
-                    more,
-                    simulate(op, machine, size),
-                    f"{system.slug}{companions(knob, system.knobs())}",
-                    True,
-                )
-                if tally.effects:
-                    break
-            yield name, tally
+    system = next(each for each in registry.systems() if each.slug == slug)
+    tally = Tally()
+    for each in spellings(knob, draw, count, ranks=RANKS, algorithms=names):
+        label = f"{slug}:{knob.name}={each.text}"
+        asked = simulate(draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES))
+        judge(tally, each, label, asked, slug, accepted(lambda: registry.algorithm(label)))  # noqa: B023
+    for _ in range(20 * (not tally.effects)):
+        each = next(spellings(knob, draw, 1, ranks=RANKS, algorithms=names))
+        beside = companions(knob, system.knobs())
+        asked = simulate(draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES))
+        judge(tally, each, f"{slug}:{knob.name}={each.text}{beside}", asked, f"{slug}{beside}", True)
+        if tally.effects:
+            break
+    return tally
 
 
 def companions(knob: Knob, known: dict[str, Knob]) -> str:
@@ -228,23 +205,16 @@ def job(model: str, machine: str, more: tuple[str, ...]) -> Command:
     return lambda label: ["simulate", "--model", model, "--fabric", machine, *more, "--policy", label]
 
 
-def policies(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
-    """Try every knob of every scheduler."""
-    for system in mine(registry.schedulers()):
-        for name, knob in tried(system.slug, system.knobs()):
-            tally = Tally()
-            for each in spellings(knob, draw, count):
-                plain = f"{system.slug}{companions(knob, system.knobs())}"
-                label = f"{plain}:{knob.name}={each.text}"
-                judge(
-                    tally,
-                    each,
-                    label,
-                    job(*draw.choice(jobs(system.slug, knob.name))),
-                    plain,
-                    accepted(lambda: registry.scheduler(label)),  # noqa: B023
-                )
-            yield name, tally
+def of_policy(slug: str, knob: Knob, draw: random.Random, count: int) -> Tally:
+    """Try a knob of a scheduler."""
+    system = next(each for each in registry.schedulers() if each.slug == slug)
+    tally = Tally()
+    for each in spellings(knob, draw, count):
+        plain = f"{slug}{companions(knob, system.knobs())}"
+        label = f"{plain}:{knob.name}={each.text}"
+        asked = job(*draw.choice(jobs(slug, knob.name)))
+        judge(tally, each, label, asked, plain, accepted(lambda: registry.scheduler(label)))  # noqa: B023
+    return tally
 
 
 def jobs(scheduler: str, knob: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
@@ -254,18 +224,15 @@ def jobs(scheduler: str, knob: str) -> tuple[tuple[str, str, tuple[str, ...]], .
     return (SERVED,) if knob in OF_INFERENCE else (EXPERTS,)
 
 
-def machines(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
-    """Try every knob of every family of fabrics."""
-    for name in mine(families()):
-        size = SIZES_OF.get(name, "2")
-        for whole, knob in tried(name, knobs_of_fabric(name), ","):
-            tally, plain = Tally(), f"{name}:{size}{beside(name, knob.name)}"
-            for each in spellings(knob, draw, count):
-                label = f"{plain},{knob.name}={each.text}"
-                taken = accepted(lambda: fabric(label)) or not each.is_declared or declines(label)  # noqa: B023
-                judge(tally, each, label, ring_on, plain, taken)
-            tally.effects = tally.effects or topology_differs(plain, knob, draw)
-            yield whole, tally
+def of_fabric(name: str, knob: Knob, draw: random.Random, count: int) -> Tally:
+    """Try a knob of a family of fabrics."""
+    tally, plain = Tally(), f"{name}:{SIZES_OF.get(name, '2')}{beside(name, knob.name)}"
+    for each in spellings(knob, draw, count):
+        label = f"{plain},{knob.name}={each.text}"
+        taken = accepted(lambda: fabric(label)) or not each.is_declared or declines(label)  # noqa: B023
+        judge(tally, each, label, ring_on, plain, taken)
+    tally.effects = tally.effects or topology_differs(plain, knob, draw)
+    return tally
 
 
 def beside(name: str, knob: str) -> str:
@@ -338,6 +305,7 @@ def stop(*_: object) -> None:
     raise TooLong
 
 
+@functools.cache
 def preload() -> None:
     """Import everything now: a campaign of an hour is not to change with the files beneath it."""
     for module in pkgutil.walk_packages(ringwright.__path__, "ringwright."):
@@ -348,31 +316,66 @@ def preload() -> None:
                 importlib.import_module(module.name)
 
 
-def campaign(arguments: argparse.Namespace) -> int:
-    """Run the rooms that are asked for, print a line a knob, and return 1 where something is wrong."""
-    rooms = {"algorithms": algorithms, "policies": policies, "fabrics": machines}
-    total: collections.Counter[int] = collections.Counter()
-    wrong, idle, knobs, by_question = 0, [], 0, 0
-    for room, tries in rooms.items():
-        if arguments.only not in ("", room):
-            continue
-        for name, tally in tries(random.Random(f"{arguments.seed} {room}"), arguments.count):  # noqa: S311
-            knobs, wrong = knobs + 1, wrong + len(tally.wrong)
-            total += tally.codes
-            codes = " ".join(f"{code}:{times}" for code, times in sorted(tally.codes.items()))
-            asked = not tally.effects and witnessed(name)
-            note = "" if tally.effects else "  by its own question" if asked else "  CHANGES NOTHING"
-            print(f"{name:40} {codes:24} slowest {tally.slowest_s:4.1f} s{note}", flush=True)
-            by_question += asked
-            idle += [] if tally.effects or asked else [name]
-            for each in tally.wrong:
-                print(f"    {each}", flush=True)
+@functools.cache
+def rooms() -> dict[str, dict[str, tuple[str, Knob]]]:
+    """Return the knobs of each room by their whole names, each with whose it is."""
+    systems, policies = (
+        {each.slug: each.knobs() for each in listed} for listed in (registry.systems(), registry.schedulers())
+    )
+    machines = {name: knobs_of_fabric(name) for name in families()}
+    listed = {"algorithms": (systems, ":"), "policies": (policies, ":"), "fabrics": (machines, ",")}
+    return {
+        room: {name: (owner, knob) for owner, known in owners.items() for name, knob in typed(owner, known, mark)}
+        for room, (owners, mark) in listed.items()
+    }
+
+
+def tried(room: str, name: str, seed: int, count: int) -> dict[str, Any]:
+    """Return what the spellings of a knob came to: a task."""
+    preload()
+    signal.signal(signal.SIGPROF, stop)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, before[1]))
+    try:
+        owner, knob = rooms()[room][name]
+        draw = random.Random(f"{seed} {room} {name}")  # noqa: S311 - spellings, no secrets
+        tally = {"algorithms": of_algorithm, "policies": of_policy, "fabrics": of_fabric}[room](
+            owner, knob, draw, count
+        )
+        asked = not tally.effects and witnessed(name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    codes = {str(code): times for code, times in sorted(tally.codes.items())}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    ends = dict(sorted(total.items()))
+    return {"name": name, **asdict(tally), "codes": codes, "by_question": asked, "peak_mib": peak}
+
+
+def tell(came: dict[str, Any]) -> None:
+    """Print the line of a knob, and what is wrong with it."""
+    codes = " ".join(f"{code}:{times}" for code, times in came["codes"].items())
+    note = "" if came["effects"] else "  by its own question" if came["by_question"] else "  CHANGES NOTHING"
+    print(f"{came['name']:40} {codes:24} slowest {came['slowest_s']:4.1f} s{note}", flush=True)
+    for each in came["wrong"]:
+        print(f"    {each}", flush=True)
+
+
+def campaign(arguments: argparse.Namespace) -> int:
+    """Try the knobs that are asked for, print a line for each as it comes, and return 1 where something is wrong."""
+    asked = set(arguments.knobs.split())
+    given = [
+        (room, name, arguments.seed, arguments.count)
+        for room, named in rooms().items()
+        for name in named
+        if arguments.only in ("", room) and (not asked or name in asked)
+    ]
+    came = campaigns.scripted(arguments.executor, Path(__file__), tried, given, tell)
+    total = sum((collections.Counter(each["codes"]) for each in came), collections.Counter())
+    wrong = sum(len(each["wrong"]) for each in came)
+    idle = [each["name"] for each in came if not each["effects"] and not each["by_question"]]
     print(
-        f"{knobs} knobs, {sum(total.values())} spellings, exits {ends}, {wrong} wrong, "
-        f"{by_question} bind in their own question only, "
-        f"{len(idle)} change nothing: {', '.join(idle)}; peak {peak:.0f} MiB"
+        f"{len(came)} knobs, {total.total()} spellings, exits {dict(sorted(total.items()))}, {wrong} wrong, "
+        f"{sum(each['by_question'] for each in came)} bind in their own question only, "
+        f"{len(idle)} change nothing: {', '.join(idle)}; peak {max((each['peak_mib'] for each in came), default=0):.0f} MiB"
     )
     return 1 if wrong or idle else 0
 
@@ -380,14 +383,8 @@ def campaign(arguments: argparse.Namespace) -> int:
 if __name__ == "__main__":
     options = argparse.ArgumentParser()
     options.add_argument("--count", type=int, default=20)
-    options.add_argument("--part", default="0/1", help="which of how many processes this is, as 0/2")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--only", default="", choices=["", "algorithms", "policies", "fabrics"])
     options.add_argument("--knobs", default="", help="these alone, as mpich2:radix or fat-tree,seed, apart by blanks")
-    signal.signal(signal.SIGPROF, stop)
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-    asked = options.parse_args()
-    preload()
-    PART[:] = map(int, asked.part.split("/"))
-    ASKED.update(asked.knobs.split())
-    sys.exit(campaign(asked))
+    campaigns.add_executor(options)
+    sys.exit(campaign(options.parse_args()))

@@ -10,30 +10,26 @@ import random
 import re
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
+from ringwright.executors.shared import shared
 from ringwright.fabrics import fabric
 from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import DECLINES, Job, answer
 from ringwright.model.registry import schedulers
+from ringwright_lab.testing import campaigns
 
 
-def _job(given: argparse.Namespace) -> Job:
-    spec = WorkloadSpec(
-        given.model,
-        given.gpus,
-        given.parallel,
-        given.micro_batches,
-        2,
-        given.seq,
-        mode=given.mode,
-        dims={"layers": given.layers} if given.layers else {},
-    )
-    return model_job.made(model_job.GeneratedJobSpec(spec), fabric(given.fabric or f"switch:{given.gpus},rate=100Gb/s"))
+def _job(spec: WorkloadSpec, machine: str) -> Job:
+    return model_job.made(model_job.GeneratedJobSpec(spec), fabric(machine))
 
 
-def _ends(job: Job, pair: str, named: re.Pattern[str]) -> tuple[str, bool]:
-    """Return how a pair ends, and whether that is as it should be."""
+def ends(spec: WorkloadSpec, machine: str, pair: str) -> tuple[str, bool]:
+    """Return how a pair ends, and whether that is as it should be: a task."""
+    job = shared(_job, spec, machine)
+    classes = "|".join(re.escape(each.name) for each in job.workload.classes)
+    named = re.compile(rf"\b(?:{classes})\.\w")
     try:
         answer(job, pair)
     except DECLINES as error:
@@ -55,18 +51,28 @@ def main() -> int:
     parser.add_argument("--fabric")
     parser.add_argument("--pairs", type=int, help="so many, drawn; all without")
     parser.add_argument("--seed", type=int, default=0)
+    campaigns.add_executor(parser)
     given = parser.parse_args()
     pairs = [f"{outer.slug}+{inner.slug}" for outer, inner in product(schedulers(), repeat=2)]
     if given.pairs:
         pairs = random.Random(given.seed).sample(pairs, given.pairs)  # noqa: S311 - a seed makes the same pairs again
-    job = _job(given)
-    classes = "|".join(re.escape(each.name) for each in job.workload.classes)
-    named = re.compile(rf"\b(?:{classes})\.\w")
-    ends = {pair: _ends(job, pair, named) for pair in pairs}
-    for why, count in Counter(said for said, _ in ends.values()).most_common():
-        first = next(pair for pair, (said, _) in ends.items() if said == why)
+    spec = WorkloadSpec(
+        given.model,
+        given.gpus,
+        given.parallel,
+        given.micro_batches,
+        2,
+        given.seq,
+        mode=given.mode,
+        dims={"layers": given.layers} if given.layers else {},
+    )
+    machine = given.fabric or f"switch:{given.gpus},rate=100Gb/s"
+    came = campaigns.scripted(given.executor, Path(__file__), ends, [(spec, machine, pair) for pair in pairs])
+    ended = dict(zip(pairs, came, strict=True))
+    for why, count in Counter(said for said, _ in ended.values()).most_common():
+        first = next(pair for pair, (said, _) in ended.items() if said == why)
         print(f"{count:4} {why}  ({first})")
-    wrong = [pair for pair, (_, is_good) in ends.items() if not is_good]
+    wrong = [pair for pair, (_, is_good) in ended.items() if not is_good]
     print(f"{len(pairs)} pairs, {len(wrong)} end otherwise: {', '.join(wrong) or 'none'}")
     return int(bool(wrong))
 
