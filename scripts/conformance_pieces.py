@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from ringwright import __version__
+from ringwright.ground.cache_folder import cache_folder
 from ringwright_lab.contracts import campaign
 from ringwright_lab.contracts.outcome import add
 from ringwright_lab.testing import campaigns
@@ -71,11 +72,13 @@ class Done:
 
 @cache
 def made_recordings() -> dict[str, tuple[str, ...]]:
-    """Return a small recording of every kind that is read, its files in a folder that is removed at the end."""
+    """Return a small recording of every kind that is read; its files, in the user's cache for workers elsewhere, go at the end."""
     sys.path.append(str(ROOT / "tests"))
     from every_recording import MADE, put
 
-    folder = Path(tempfile.mkdtemp(prefix="ringwright-"))
+    home = cache_folder("conformance")
+    home.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=home))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = {}
     for kind, make in MADE.items():
