@@ -72,7 +72,7 @@ class Done:
 
 @cache
 def made_recordings() -> dict[str, tuple[str, ...]]:
-    """Return a small recording of every kind that is read; its files, in the user's cache for workers elsewhere, go at the end."""
+    """Return a small recording of every kind that is read, its files in the user's cache for workers elsewhere, till the end."""
     sys.path.append(str(ROOT / "tests"))
     from every_recording import MADE, put
 
