@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,13 @@ from ringwright.cli.convert import convert
 from ringwright.executors.fan_out import fan_out
 from ringwright.formats.sources import part_files, parts, read
 from ringwright.formats.sources.captures import kinds_of, parted
+from ringwright.formats.sources.kinds import kinds
 from ringwright.ground.errors import InputError, RingwrightError
+from ringwright.ground.trace_tables import TABLES
 from sources.test_calls import GROUP, HEAD, call, end, text
+from sources.test_chakra_et import coll
+from sources.test_inspector import lines, record
+from written import attribute, block, framed, metadata, number, varint
 
 DRAWS = 500
 MOST_PARTS = 7
@@ -28,7 +34,16 @@ SKIPPED = (".md", ".parquet")
 NONE_OF = frozenset(
     "bench-topologies overlap peers goal htsim simai mpi-tuning msccl-xml mscclpp-json nccl-topo taccl-inputs validation".split()
 )
-OWN = ("every kind", "ranks of a job")
+OWN = ("every kind", "ranks of a job", "execution traces", "Inspector records")
+ALONE = (
+    "calls",
+    "chakra-et",
+    "flight-recorder",
+    "inspector",
+    "kineto",
+    "nccl-profiler",
+    "pytorch-et",
+)  # read file by file
 
 
 def folders() -> dict[str, list[Path]]:
@@ -61,7 +76,62 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         (ranks / f"calls.n{rank // 4}.{rank}.jsonl").write_bytes(text(head, GROUP, call(0), end(0), call(1), end(1)))
     packed = gzip.compress(text(HEAD | {"rank": 8, "world": 9}, GROUP, call(0), end(0)))
     (ranks / "calls.n2.8.jsonl.gz").write_bytes(packed[:-9])  # cut
-    return {OWN[0]: [each for each in (made / "mixed").rglob("*") if each.is_file()], OWN[1]: recordings(ranks)}
+    for name, files_of in zip(OWN[2:], (execution_traces(), inspector_records()), strict=True):
+        (made / name).mkdir()
+        for file, data in files_of.items():
+            (made / name / file).write_bytes(data)
+    mixed = [each for each in (made / "mixed").rglob("*") if each.is_file()]
+    return {OWN[0]: mixed, OWN[1]: recordings(ranks), **{name: recordings(made / name) for name in OWN[2:]}}
+
+
+def execution_traces() -> dict[str, bytes]:
+    """Six ranks: groups that one file alone tells, sends, work of the host, a rank twice, none, a file cut, one that is none."""
+    told = json.dumps([{"pg_name": "dp", "ranks": [4, 0, 2]}, {"pg_name": "pp", "ranks": [1, 3]}])
+    groups = number(1, 0) + block(2, "groups") + number(3, 1) + block(8, block(1, f"['{told}']"))
+    files = {}
+    for rank in range(6):
+        kernel = number(1, 5) + block(2, "gemm") + number(3, 4) + number(6, 10**15 + 70 * rank) + number(7, 9)
+        host = number(1, 6) + block(2, "host") + number(3, 4) + attribute("is_cpu_op", 27, 1) + block(5, varint(5))
+        send = number(1, 7) + block(2, "send") + number(3, 5) + attribute("comm_dst", 9, rank ^ 2)
+        send += attribute("pg_name", 29, "dp") + attribute("comm_size", 9, 64) + block(4, varint(6))
+        calls = coll(8, 2, 1000, attribute("pg_name", 29, "dp"), deps=(6, 7)), coll(9, 7, 8000, deps=(8, 77))
+        some = coll(10, 0, 8, attribute("involved_dim", 28, block(1, b"\x01\x00")), deps=(9,))
+        lost = coll(11, 0, 8, attribute("pg_name", 29, "none")), coll(12, 0, 8, cpu=True)
+        files[f"x.{rank}.et"] = framed(metadata(), *[groups][rank:], kernel, host, send, *calls, some, *lost)
+    files["y.3.et"], files["z.et"], files["x.9.et"] = (
+        files["x.3.et"],
+        files["x.2.et"][:-9],
+        framed(metadata("7.1"), kernel),
+    )
+    files["x.json"] = json.dumps(
+        {"workload_graph": [{"Id": 1, "NodeType": 7, "comm_type": 0, "comm_size": 1 << 70}]}
+    ).encode()
+    return files
+
+
+def inspector_records() -> dict[str, bytes]:
+    """Four processes of two groups, whose name only one file tells; records that were lost, cut, strange or none."""
+    files = {}
+    for rank in range(4):
+        told = [
+            record(rank % 2, comm=f"0xt{rank // 2}", pid=100 + rank, sn=3 * turn, coll=op, coll_algobw_gbs=turn)
+            for turn, op in enumerate(("AllGather", "ReduceScatter", "AllReduce", "AllReduce"))
+        ]
+        told += [record(rank, comm="0xw", nranks=4, pid=100 + rank, coll_colour=rank, coll_timing_source="kernel_gpu")]
+        told += [{"p2p_perf": {"p2p": "Send", "p2p_sn": 1, "p2p_peer": 1 << 40, "p2p_msg_size_bytes": 8192}}]
+        told[-2]["coll_perf"]["event_trace_ts"] = {
+            "coll_start_ts": 10**15 + rank,
+            "kernel_events": [{"kernel_start_ts": 10**15 + 9}],
+        }
+        told[rank]["header"]["comm_name"] = "data"
+        told += [
+            {"dump_stats": {"coll_dropped_total": rank}},
+            {"proxy_trace": {}},
+            {"coll_perf": {"coll": "AllReduce"}},
+        ]
+        files[f"node0-pid{100 + rank}.log"] = lines(*told).encode() + b"{torn\n" + b"\xff\n" * rank
+    files["node1-pid7.log"] = lines(told[-3])[:-9].encode()  # before any header, and cut
+    return files
 
 
 def draws() -> list[tuple[str, int]]:
@@ -107,6 +177,25 @@ def test_any_partition_merged_in_any_order_is_one_read(
     merged, whole = told(rng.sample(named, len(named))), at_once(tuple(map(str, files)))
     assert whole["ledger"]["lines"] > 0
     assert [name for name in {*whole, *merged} if whole.get(name) != merged.get(name)] == []
+
+
+@pytest.mark.parametrize("recording", OWN)
+def test_every_cell_is_that_of_one_read(recording: str, own: dict[str, list[Path]], tmp_path: Path) -> None:
+    files = own[recording]
+    with mock.patch.object(parts, "apart", lambda told, *_: told):
+        whole = read([str(each) for each in files])
+    merged = read([written(files[1::2], tmp_path / "1.zip"), written(files[::2], tmp_path / "2.zip")])
+    assert [name for name in TABLES if not whole.table(name).equals(merged.table(name))] == []
+    assert whole.meta == merged.meta
+
+
+def test_kinds_that_are_read_file_by_file_give_a_part_of_each(own: dict[str, list[Path]]) -> None:
+    assert {kind for kind, known in kinds().items() if known.parser} == set(ALONE)
+    told = [kinds_of(each) for each in parted([str(each) for files in own.values() for each in files]).sources]
+    with fan_out("local:1") as fan:
+        given = [(of[0], each.part()) for each, of in parts.apart(told, fan, None) if of and each.part is not None]
+    assert {kind for kind, part in given if part is not None} == set(ALONE)
+    assert [kind for kind, part in given if part is None] == []
 
 
 def test_parts_are_written_by_a_verb_and_counted_once(own: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -109,6 +109,25 @@ def test_groups_come_from_metadata_nodes(tmp_path: Path) -> None:
     assert trace.table("communicators")["members"].to_list() == [[2, 5]]
 
 
+def test_each_file_names_its_groups_in_its_own_order(tmp_path: Path) -> None:
+    def file(rank: int, *names: str) -> bytes:
+        members = json.dumps([{"pg_name": "a", "ranks": [1, 0]}, {"pg_name": "b", "ranks": [0, 1]}])
+        node = number(1, 0) + block(2, "groups") + number(3, META) + block(8, block(1, members))
+        calls = [coll(ident, 0, 8, attribute("pg_name", 29, name)) for ident, name in enumerate(names, 1)]
+        return framed(
+            metadata(), node, *calls, number(1, 9) + block(2, "gemm") + number(3, COMP) + block(4, varint(rank + 1))
+        )
+
+    trace = read_chakra_et(sources(tmp_path, {"x.0.et": file(0, "a", "b"), "x.1.et": file(1, "b", "a", "b")}))
+    named = dict(trace.table("communicators").select("communicator", "comm_id").rows())
+    calls = (
+        trace.df.filter(pl.col("kind") == "collective").select("rank", "communicator", "comm_rank", "sequence").rows()
+    )
+    said = [(rank, named[communicator], *more) for rank, communicator, *more in calls]
+    assert said == [(0, "a", 1, 0), (0, "b", 0, 0), (1, "b", 1, 0), (1, "a", 0, 0), (1, "b", 1, 1)]
+    assert trace.table("edges").rows() == [(2, 0, "ctrl"), (5, 1, "ctrl")]
+
+
 def test_dependencies_become_edges_also_through_the_host(tmp_path: Path) -> None:
     host = number(1, 2) + block(2, "aten::add") + number(3, COMP) + attribute("is_cpu_op", 27, 1) + block(5, varint(1))
     kernel = number(1, 3) + block(2, "gemm") + number(3, COMP) + block(4, varint(2)) + number(7, 12)

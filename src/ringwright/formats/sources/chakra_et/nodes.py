@@ -12,56 +12,24 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.formats.sources.wire import (
-    FIXED32,
-    FIXED64,
-    LENGTH,
-    VARINT,
-    WireError,
-    fields,
-    numbers,
-    real,
-    signed,
-    zigzag,
-)
-from ringwright.formats.sources.wire import string as words
+from ringwright.formats.sources import wire
 
 LONGEST_INPUTS = 1 << 16  # of printed inputs: the members of a large group are there
 METADATA, LOAD, STORE, COMP, SEND, RECV, COLL = 1, 2, 3, 4, 5, 6, 7
 OPS = (
-    "all-reduce",
-    "reduce",
-    "all-gather",
-    "gather",
-    "scatter",
-    "broadcast",
-    "all-to-all",
-    "reduce-scatter",
-    "reduce-scatter",
-    "barrier",
+    *"all-reduce reduce all-gather gather scatter broadcast all-to-all reduce-scatter reduce-scatter barrier".split(),
 )
 _GRAPH_TYPES = {0: 0, 1: LOAD, 2: STORE, 3: COMP, 4: SEND, 5: RECV, 6: COLL}
 _GRAPH_OPS = {1: 0, 2: 6, 3: 2, 4: 7}  # the collective types of 2022 in today's numbers
-_GRAPH_FIELDS = {
-    5: "tensor_loc",
-    6: "tensor_size",
-    12: "num_ops",
-    15: "pg_name",
-    16: "comm_src",
-    17: "comm_dst",
-    18: "comm_size",
-    19: "comm_tag",
-    20: "comm_priority",
-}
+_GRAPH_FIELDS = {5: "tensor_loc", 6: "tensor_size", 12: "num_ops", 15: "pg_name"}
+_GRAPH_FIELDS |= {16: "comm_src", 17: "comm_dst", 18: "comm_size", 19: "comm_tag", 20: "comm_priority"}
 _JSON_TYPES = {
-    "METADATA_NODE": METADATA,
-    "MEM_LOAD_NODE": LOAD,
-    "MEM_STORE_NODE": STORE,
-    "COMP_NODE": COMP,
-    "COMM_SEND_NODE": SEND,
-    "COMM_RECV_NODE": RECV,
-    "COMM_COLL_NODE": COLL,
+    f"{name}_NODE": number + 1
+    for number, name in enumerate("METADATA MEM_LOAD MEM_STORE COMP COMM_SEND COMM_RECV COMM_COLL".split())
 }
+_JSON_ATTRIBUTES = (
+    "is_cpu_op comm_type comm_size comm_src comm_dst comm_tag pg_name involved_dim tensor_size num_ops stream".split()
+)
 _REAL, _SINT, _STRING, _BYTES, _BOOL = {3, 5}, {15, 17}, 29, 31, 27
 
 
@@ -115,11 +83,11 @@ class Head:
 def head_of(message: bytes) -> Head | None:
     """Return the GlobalMetadata of a message, None where the message is a node."""
     head = Head()
-    for number, kind, value in fields(message):
-        if kind != LENGTH or number not in (1, 2) or isinstance(value, int):
+    for number, kind, value in wire.fields(message):
+        if kind != wire.LENGTH or number not in (1, 2) or isinstance(value, int):
             return None
         if number == 1 and not value.startswith(b"\x0a"):
-            head.version = words(value)
+            head.version = wire.string(value)
             continue
         name, held = _attribute(value)
         if not name:
@@ -129,17 +97,17 @@ def head_of(message: bytes) -> Head | None:
 
 
 def node_of(message: bytes) -> Node:
-    """Return a node; WireError where the message is none."""
+    """Return a node; wire.WireError where the message is none."""
     node = Node()
-    for number, kind, value in fields(message):
+    for number, kind, value in wire.fields(message):
         if number == 2:
-            node.name = words(value)
+            node.name = wire.string(value)
         elif number in (1, 3, 7) and isinstance(value, int):
             setattr(node, {1: "id", 3: "type", 7: "duration_us"}[number], value)
         elif number == 4:
-            node.ctrl.extend(numbers(kind, value))
-        elif number == 5 and kind == LENGTH:
-            node.data.extend(numbers(kind, value))
+            node.ctrl.extend(wire.numbers(kind, value))
+        elif number == 5 and kind == wire.LENGTH:
+            node.data.extend(wire.numbers(kind, value))
         elif number == 10 and not isinstance(value, int):
             name, held = _attribute(value)
             node.attributes[name] = held
@@ -157,10 +125,10 @@ def node_of(message: bytes) -> Node:
 
 
 def _graph_field(node: Node, number: int, kind: int, value: int | bytes) -> None:
-    if number in (8, 9) and kind == LENGTH:
+    if number in (8, 9) and kind == wire.LENGTH:
         return
-    if kind != VARINT or number > 20 or not isinstance(value, int):
-        raise WireError(f"a node has no field {number} of wire type {kind}")
+    if kind != wire.VARINT or number > 20 or not isinstance(value, int):
+        raise wire.WireError(f"a node has no field {number} of wire type {kind}")
     node.is_graph = node.is_graph or number > 10
     if number == 13:
         node.attributes["#13"] = value
@@ -185,50 +153,50 @@ def from_graph(node: Node) -> Node:
 
 def _inputs(value: bytes) -> tuple[str, str]:
     texts = {1: "", 3: ""}
-    for number, kind, text in fields(value):
-        if number in texts and kind == LENGTH:
-            texts[number] = words(text)[:LONGEST_INPUTS]
+    for number, kind, text in wire.fields(value):
+        if number in texts and kind == wire.LENGTH:
+            texts[number] = wire.string(text)[:LONGEST_INPUTS]
     return texts[1], texts[3]
 
 
 def _attribute(value: bytes) -> tuple[str, Any]:
     """Return an attribute's name and value; odd fields hold one value, the even ones behind them a list."""
     name, held = "", None
-    for number, kind, part in fields(value):
+    for number, kind, part in wire.fields(value):
         if number == 1:
-            name = words(part)
+            name = wire.string(part)
         elif number == 2:
             continue
         elif 3 <= number <= 32 and number % 2:
             held = _value(number, kind, part)
         elif 3 <= number <= 32 and not isinstance(part, int):
-            held = [item for _, kind_, inner in fields(part) for item in _several(number - 1, kind_, inner)]
+            held = [item for _, kind_, inner in wire.fields(part) for item in _several(number - 1, kind_, inner)]
     return name, held
 
 
 def _several(number: int, kind: int, part: int | bytes) -> list[Any]:
-    if kind != LENGTH or isinstance(part, int) or number in (_STRING, _BYTES):
+    if kind != wire.LENGTH or isinstance(part, int) or number in (_STRING, _BYTES):
         return [_value(number, kind, part)]
     width = {3: 8, 5: 4, 19: 4, 21: 8, 23: 4, 25: 8}.get(number)
     if width is None:
-        return [_value(number, VARINT, item) for item in numbers(kind, part)]
-    fixed = FIXED64 if width == 8 else FIXED32
+        return [_value(number, wire.VARINT, item) for item in wire.numbers(kind, part)]
+    fixed = wire.FIXED64 if width == 8 else wire.FIXED32
     return [_value(number, fixed, part[at : at + width]) for at in range(0, len(part) - width + 1, width)]
 
 
 def _value(number: int, kind: int, part: int | bytes) -> Any:
     """Return a value by the attribute field that holds it."""
     if number == _STRING:
-        return words(part)
+        return wire.string(part)
     if number in _REAL:
-        return real(part)
+        return wire.real(part)
     if not isinstance(part, int):
-        if number == _BYTES or kind == LENGTH:
+        if number == _BYTES or kind == wire.LENGTH:
             return None
         return int.from_bytes(part, "little", signed=number in (23, 25))
     if number == _BOOL:
         return bool(part)
-    return zigzag(part) if number in _SINT else signed(part)
+    return wire.zigzag(part) if number in _SINT else wire.signed(part)
 
 
 def from_json(entry: Any) -> Node | None:
@@ -246,19 +214,7 @@ def from_json(entry: Any) -> Node | None:
     times = [lower.get(key) for key in ("runtime", "durationmicros", "duration")]
     node.duration_us = next((microseconds for time in times if (microseconds := _time(time))), 0.0)
     node.start_us = _time(lower.get("starttimemicros", lower.get("starttime")))
-    for name in (
-        "is_cpu_op",
-        "comm_type",
-        "comm_size",
-        "comm_src",
-        "comm_dst",
-        "comm_tag",
-        "pg_name",
-        "involved_dim",
-        "tensor_size",
-        "num_ops",
-        "stream",
-    ):
+    for name in _JSON_ATTRIBUTES:
         value = lower.get(name.replace("_", ""))
         if value is not None:
             node.attributes[name] = value

@@ -7,6 +7,7 @@ from ringwright.formats.sources.kinds import KEYS, NO, document, has, of_others
 WHAT = "Chakra execution trace"
 RANK = 80
 READER = "ringwright.formats.sources.chakra_et:read_chakra_et"
+PARSER = "ringwright.formats.sources.chakra_et.file:read_source"
 _STARTS = (b"\x0a", b"\x12", b"\x08")  # how GlobalMetadata and Node begin
 
 

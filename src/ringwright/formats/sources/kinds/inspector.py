@@ -7,6 +7,7 @@ from ringwright.formats.sources.kinds import KEYS, NO, has, of_others
 WHAT = "NCCL Inspector records"
 RANK = 70
 READER = "ringwright.formats.sources.nccl_inspector:read_inspector"
+PARSER = "ringwright.formats.sources.nccl_inspector.file:read_file"
 GROWING = "ringwright.formats.sources.nccl_inspector.growing:GrowingInspector"
 
 

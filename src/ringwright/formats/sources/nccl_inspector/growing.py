@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.gate.rank_progress import Reached, reached, renamed
-from ringwright.formats.sources.nccl_inspector import require_records
-from ringwright.formats.sources.nccl_inspector.job import InspectorJob
-from ringwright.formats.sources.nccl_inspector.records import MOST_RECORD_BYTES, ObjectCutter, RecordContext
+from ringwright.formats.sources.nccl_inspector.file import InspectorReading
+from ringwright.formats.sources.nccl_inspector.job import joined
+from ringwright.formats.sources.nccl_inspector.records import MOST_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ringwright.model.trace import Trace
-
-
-@dataclass
-class _RecordFile:
-    """A file so far: its last header, and an object that has not ended."""
-
-    context: RecordContext = field(default_factory=RecordContext)
-    cutter: ObjectCutter = field(default_factory=ObjectCutter)
 
 
 class GrowingInspector:
@@ -31,8 +22,7 @@ class GrowingInspector:
     head_bytes = 0
 
     def __init__(self) -> None:
-        self._job = InspectorJob()
-        self._files: dict[str, _RecordFile] = {}
+        self._files: dict[str, InspectorReading] = {}
         self._losses: list[str] = []
         self.reached: list[Reached] = []
 
@@ -41,12 +31,11 @@ class GrowingInspector:
 
     def take(self, name: str, pieces: Iterable[bytes]) -> None:
         """Take the next whole lines of a file."""
-        of = self._files.setdefault(name, _RecordFile())
+        reading = self._files.setdefault(name, InspectorReading())
         for piece in pieces:
             lines = io.BytesIO(piece)
             while line := lines.readline(MOST_RECORD_BYTES):
-                for first, data in of.cutter.take(line):
-                    self._job.take_object(name, of.context, first, data)
+                reading.take(line)
 
     def lose(self, name: str, reason: str, at: int) -> None:
         """Note what could not be read of a file."""
@@ -58,7 +47,7 @@ class GrowingInspector:
 
     def trace(self, names: list[str]) -> Trace:
         """Return the Trace of what has come so far; InputError where no record was understood."""
-        require_records(self._job, names)
-        whole = self._job.trace(names, [*self._losses])
+        files = [(name, self._files[name].whole()) for name in names if name in self._files]
+        whole = joined(names, files, [*self._losses])
         self.reached = reached(whole)
         return whole

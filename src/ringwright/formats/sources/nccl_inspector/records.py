@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.formats.sources.nccl_functions import OPS
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MOST_RECORD_BYTES = 8 << 20
 MOST_RANKS = 1 << 24
 MOST_KERNELS = 4096  # of a verbose record that are looked at
-PER_RANK = frozenset({"all-gather", "reduce-scatter"})
 CALLS = ("coll", "p2p")  # what the keys of a call begin with
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]')  # an open string ends with the line: no second look
 _KNOWN = frozenset(
@@ -26,16 +25,6 @@ _KNOWN = frozenset(
 
 
 # ------------------------------------------------------------------------------------------------------ objects of a file
-def objects(source: Source, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield the line where each object begins and its bytes, on one line or on many; an unfinished one too."""
-    cutter = ObjectCutter()
-    for line in _lines(source):
-        if progress is not None:
-            progress(len(line))
-        yield from cutter.take(line)
-    yield from cutter.rest()
-
-
 class ObjectCutter:
     """Cuts lines, as they come, into objects."""
 
@@ -65,7 +54,8 @@ class ObjectCutter:
             yield self._first, b"".join(held)
 
 
-def _lines(source: Source) -> Iterator[bytes]:
+def lines(source: Source) -> Iterator[bytes]:
+    """Yield the lines of a source, long ones in pieces; where it is damaged it ends, and that is noted among its losses."""
     read = 0
     with source.open() as stream:
         while True:
@@ -83,8 +73,7 @@ def _lines(source: Source) -> Iterator[bytes]:
 
 
 # -------------------------------------------------------------------------------------------------------- whose they are
-@dataclass(frozen=True)
-class RecordOrigin:
+class RecordOrigin(NamedTuple):
     """Who wrote a record: a rank of a communicator, and the process that is this rank."""
 
     communicator: str
@@ -132,15 +121,13 @@ def _origin(header: Mapping[str, object], metadata: Mapping[str, object]) -> Rec
 
 
 # --------------------------------------------------------------------------------------------------------------- one call
-@dataclass(frozen=True)
-class InspectorCall:
-    """One collective, send or receive as a rank tells it; times in microseconds, ``extra`` what no release is known to print."""
+class InspectorCall(NamedTuple):
+    """One collective, send or receive as a rank tells it; times of day in microseconds."""
 
     prefix: str
     op: str
     size_bytes: int
-    time_us: float | None
-    algbw_gbs: float | None
+    duration_s: float | None
     sequence: int | None
     peer: int | None
     algorithm: str | None
@@ -148,36 +135,24 @@ class InspectorCall:
     timing: str
     called_us: float | None
     started_us: float | None
-    extra: Mapping[str, object]
-
-    def total_bytes(self, nranks: int) -> int:
-        """Return the size of the whole buffer."""
-        return self.size_bytes * nranks if self.op in PER_RANK else self.size_bytes
-
-    def moved_bytes(self, nranks: int) -> tuple[int | None, int | None]:
-        """Return what a rank hands in and what it gets."""
-        size = self.size_bytes
-        parts: dict[str, tuple[int | None, int | None]] = {
-            "all-gather": (size, size * nranks),
-            "reduce-scatter": (size * nranks, size),
-            "send": (size, None),
-            "recv": (None, size),
-        }
-        return parts.get(self.op, (size, size))
+    extra: str  # what no release is known to print, as JSON behind a blank
+    origin: int  # its number in the file
+    line: int
 
 
-def call(perf: Mapping[str, object], prefix: str) -> InspectorCall | None:
+def call(perf: Mapping[str, object], prefix: str, origin: int, line: int) -> InspectorCall | None:
     """Return the call of a ``coll_perf`` or ``p2p_perf`` object, None where it has no size."""
     size = whole(perf.get(f"{prefix}_msg_size_bytes"))
     if size is None or size < 0:
         return None
+    time_us = bounded(perf.get(f"{prefix}_exec_time_us"))
     called_us, started_us = _times(perf.get("event_trace_ts"), prefix)
+    extra = {key: perf[key] for key in unknown_keys(perf, prefix)}
     return InspectorCall(
         prefix,
         OPS.get(str(perf.get(prefix)), "unknown"),
         size,
-        _number(perf.get(f"{prefix}_exec_time_us")),
-        _number(perf.get(f"{prefix}_algobw_gbs")),
+        time_us / 1e6 if time_us is not None and time_us >= 0 else None,
         whole(perf.get(f"{prefix}_sn")),
         whole(perf.get("p2p_peer")),
         _name(perf.get(f"{prefix}_algo"), printed_algorithm),
@@ -185,8 +160,15 @@ def call(perf: Mapping[str, object], prefix: str) -> InspectorCall | None:
         str(perf.get(f"{prefix}_timing_source", "unsaid"))[:32],
         called_us,
         started_us,
-        {k: v for k, v in perf.items() if k != prefix and k.removeprefix(f"{prefix}_") not in _KNOWN},
+        " " + json.dumps(extra, default=str)[:1000] if extra else "",
+        origin,
+        line,
     )
+
+
+def unknown_keys(perf: Mapping[str, object], prefix: str) -> list[str]:
+    """Return the keys of such an object that no release is known to print."""
+    return [key for key in perf if key != prefix and key.removeprefix(f"{prefix}_") not in _KNOWN]
 
 
 def _times(traced: object, prefix: str) -> tuple[float | None, float | None]:
@@ -197,9 +179,9 @@ def _times(traced: object, prefix: str) -> tuple[float | None, float | None]:
     starts = [
         start
         for kernel in (kernels[:MOST_KERNELS] if isinstance(kernels, list) else [])
-        if isinstance(kernel, dict) and (start := _number(kernel.get("kernel_start_ts")))
+        if isinstance(kernel, dict) and (start := bounded(kernel.get("kernel_start_ts")))
     ]
-    return _number(traced.get(f"{prefix}_start_ts")) or None, min(starts, default=None)
+    return bounded(traced.get(f"{prefix}_start_ts")) or None, min(starts, default=None)
 
 
 def whole(value: object) -> int | None:
@@ -207,7 +189,8 @@ def whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and -(1 << 31) < value < 1 << 53 else None
 
 
-def _number(value: object) -> float | None:
+def bounded(value: object) -> float | None:
+    """Return a number of bounded size, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e18 else None
