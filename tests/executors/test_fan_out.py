@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,28 @@ def dask() -> Any:
         n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
     ) as cluster:
         yield f"dask://{cluster.scheduler_address.removeprefix('tcp://')}"
+
+
+@contextmanager
+def processes_of_dask(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Give the address of a scheduler that is a process, which has one worker, and the process."""
+    told, dask = folder / "scheduler.json", [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    with (folder / "said").open("wb") as said:
+        words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(told)]
+        scheduler = subprocess.Popen([*dask, *words], stdout=said, stderr=said)
+        words = ["--scheduler-file", str(told), "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", *words], stdout=said, stderr=said
+        )
+        try:
+            while not told.exists():
+                assert scheduler.poll() is None, (folder / "said").read_text()
+                time.sleep(0.05)
+            yield json.loads(told.read_text())["address"].removeprefix("tcp://"), scheduler
+        finally:
+            for each in (scheduler, worker):
+                each.kill()
+                each.wait()
 
 
 @pytest.mark.parametrize("spelling", [None, "local", "local:1", "local:2"])
@@ -106,6 +131,23 @@ def test_a_dask_scheduler_gives_the_same_results(dask: str) -> None:
     with fan_out(dask) as fan:
         assert roots(fan) == [number**0.5 for (number,) in NUMBERS]
     assert (fan.account.name, fan.account.workers) == (dask, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_scheduler_that_is_killed_is_told_with_what_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with processes_of_dask(tmp_path) as (address, scheduler):
+
+        def killed(done: int, _of: int, _name: str) -> None:
+            if done >= 2:
+                scheduler.kill()
+
+        given = [(number, str(tmp_path / "notes")) for number in range(100)]
+        gone = pytest.raises(InfeasibleError, match="its scheduler is gone")
+        with gone as caught, fan_out(f"dask://{address},timeout=1") as fan:
+            fan.map(tasks.noted, given, progress=killed)
+    assert caught.value.where == f"dask://{address}"
+    assert 0 < int(str(caught.value.remedy).split()[0]) < len(given)
 
 
 @pytest.mark.mpi

@@ -19,6 +19,7 @@ import pytest
 import ringwright
 from ringwright.analysis.fleet_document import FleetRecord, FleetRow
 from ringwright.analysis.fleet_row import fleet_change, fleet_record
+from ringwright.cli import main
 from ringwright.executors.fan_out import FanOut
 from ringwright.formats.sources.many_jobs import file_stamp, is_many_jobs, job_title, recorded_jobs
 from ringwright.ground.errors import LostTaskError, UsageError
@@ -436,3 +437,9 @@ def test_a_table_that_is_replaced_while_it_is_sent_is_whole(tmp_path: Path) -> N
         finally:
             ended.set()
             writer.join()
+
+
+def test_ranks_of_mpi_read_for_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("RINGWRIGHT_EXECUTOR", "mpi")
+    assert main(["serve", "--sample"]) == 2
+    assert "serve reads in processes of its own" in capsys.readouterr().err

@@ -59,10 +59,12 @@ def serve(
     --------
     ringwright serve --sample --port 0 --for 2s
     """
+    from ringwright.executors.kinds import not_by_ranks
     from ringwright.formats.sources.gate.addresses import fetched
     from ringwright.ground.units import parse_time
     from ringwright.reports.serve import server
 
+    not_by_ranks(executor, "serve reads in processes of its own")
     given = reading.inputs(paths, sample=sample) if paths or sample else []
     held = []  # copies of what lies in a store, as long as it is served
     for number, path in enumerate(given):

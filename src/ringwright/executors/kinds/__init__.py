@@ -141,6 +141,12 @@ def parsed(text: str) -> Spelled:
     return Spelled(match["kind"], (match["address"] or "").removeprefix("://").removeprefix(":"), settings, deadline_s)
 
 
+def not_by_ranks(executor: str | None, why: str) -> None:
+    """Raise UsageError for what is no executor, and for ranks of MPI: they work for the process that began with them."""
+    if (text := executor or os.environ.get(VARIABLE, "")) and parsed(text).kind == "mpi":
+        raise UsageError(f"not by ranks of MPI: {why}", remedy="--executor local; ringwright list executors")
+
+
 def processors() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -59,8 +60,14 @@ class DaskEngine(WrappedExecutor):
         self._client = client
         self.lost = (distributed.KilledWorker, CancelledError, distributed.client.FutureCancelledError)
 
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Begin a call; RuntimeError where the scheduler is gone."""
+        if why := self.gone():
+            raise RuntimeError(why)
+        return super().submit(function, *given)
+
     def gone(self) -> str:
-        """Return what the client says whose scheduler is gone: its futures wait for ever."""
+        """Return what the client says whose scheduler did not come back in ``timeout``: its futures wait for ever."""
         return "" if self._client.status not in ("closed", "closing") else "its scheduler is gone"
 
     def close(self, *, at_once: bool = False) -> None:
