@@ -17,7 +17,7 @@ from ringwright.search.rivals import rival_us
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
     from ringwright.executors.fan_out import FanOut
-    from ringwright.model.program import Program
+    from ringwright.model.collective import Collective
 
 NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
 _REFUSALS = (InfeasibleError, UsageError, ProgramError)
@@ -31,6 +31,8 @@ class SearchedAhead(msgspec.Struct):
     seconds: float = 0.0
     verified: bool | None = None
     was_kept: bool = False
+    time_s: float = 0.0
+    engine: str = ""
     refused: tuple[str, str, str, str] | None = None  # kind of error, what, where, next
 
 
@@ -49,22 +51,22 @@ def search_ahead(
     for method in methods:
         try:
             one = searched(question, method, size_bytes)
-            near = ends_near and is_near(question, one.program)
+            run = simulate(one.program, question.topology, alpha=question.alpha)
+            near = ends_near and is_near(question, one.program.collective, run.time_s)
         except _REFUSALS as error:
             kind = next(each.__name__ for each in _REFUSALS if isinstance(error, each))
             told.append(SearchedAhead(method, refused=(kind, error.what, error.where, error.remedy)))
             continue
-        program = program_cache.packed(one.program)
-        told.append(SearchedAhead(method, program, one.seconds, one.verified, one.was_kept))
+        program = one.packed or program_cache.packed(one.program)
+        told.append(SearchedAhead(method, program, one.seconds, one.verified, one.was_kept, run.time_s, run.engine))
         if near:
             break
     return told
 
 
-def is_near(question: SynthesisSpec, program: Program) -> bool:
-    """Whether a program is as near its bound as the usual methods go."""
-    bound = lowest(program.collective, question.topology, alpha=question.alpha)
-    return gap_of(simulate(program, question.topology, alpha=question.alpha).time_s, bound) <= NEAR
+def is_near(question: SynthesisSpec, collective: Collective, time_s: float) -> bool:
+    """Whether a time is as near its bound as the usual methods go."""
+    return gap_of(time_s, lowest(collective, question.topology, alpha=question.alpha)) <= NEAR
 
 
 def gap_of(time_s: float, bound: Bound) -> float:
@@ -119,9 +121,10 @@ class Ahead:
             kind, what, where, remedy = known.refused
             raise next(each for each in _REFUSALS if each.__name__ == kind)(what, where=where, remedy=remedy)
         if known is not None and known.program is not None:
-            program = program_cache.unpacked(known.program, question.collective(size_bytes))
+            program = program_cache.unpacked(known.program, question.collective(size_bytes), at_once=False)
             if program is not None:
-                return FoundProgram(method, program, known.seconds, known.verified, known.was_kept)
+                about = (known.seconds, known.verified, known.was_kept, known.program, known.time_s, known.engine)
+                return FoundProgram(method, program, *about)
         return searched(question, method, size_bytes)
 
     def rival(self, question: SynthesisSpec, slug: str, size_bytes: int) -> tuple[float | None, str]:

@@ -12,6 +12,8 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,16 +106,14 @@ def name_of(collective: Collective, topology: Topology, slug: str, knobs: Mappin
     return digest.hexdigest()
 
 
-def keep(name: str, program: Program) -> None:
-    """Write a program under a name; where that cannot be done it is not kept, and nothing else happens."""
+def keep(name: str, program: Program) -> bytes | None:
+    """Write a program under a name, and return what is written; where that cannot be done nothing else happens."""
     data = packed(program)
-    if data is None:
-        return
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-        drafts.write(folder() / f"{name}.npz", data)
-    except (OSError, RingwrightError):
-        return
+    if data is not None:
+        with suppress(OSError, RingwrightError):
+            folder().mkdir(parents=True, exist_ok=True)
+            drafts.write(folder() / f"{name}.npz", data)
+    return data
 
 
 def packed(program: Program) -> bytes | None:
@@ -178,15 +178,22 @@ def kept(name: str, collective: Collective) -> Program | None:
         return None
 
 
-def unpacked(data: bytes, collective: Collective) -> Program | None:
-    """Return the program of a collective as it is kept; None where it cannot be read."""
+def unpacked(data: bytes, collective: Collective, *, at_once: bool = True) -> Program | None:
+    """Return the program of a collective as it is kept; None where it cannot be read.
+
+    Its steps are read ``at_once``, else when they are asked for, which raises ValueError where they are none: of what was packed
+    a moment ago.
+    """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if sum(each.file_size for each in file.zip.infolist()) > 16 * MOST_BYTES:
                 return None
             arrays = {each: file[each] for each in (*ARRAYS, "before", "after", "chunk_bytes", "template")}
             told = msgspec.json.decode(file["told"].tobytes(), type=KeptProgram)
-        return _read(told, arrays, collective) if told.format == FORMAT else None
+        program = _read(told, arrays, collective) if told.format == FORMAT else None
+        if program is not None and at_once:
+            program.make_steps()
+        return program
     except UNREADABLE:
         return None
 
@@ -202,13 +209,12 @@ def _read(told: KeptProgram, arrays: Mapping[str, np.ndarray], collective: Colle
         raise ValueError("chunks of other blocks")
     _within(arrays["chunk_bytes"], collective.size_bytes + 1)
     _within(arrays["template"], n_chunks)
-    steps = list(_steps(told.steps, arrays, collective.p, layout.slots))
     return Program(
         told.name,
         collective,
         layout,
-        lambda: steps,
-        len(steps),
+        cache(lambda: list(_steps(told.steps, arrays, collective.p, layout.slots))),
+        len(told.steps),
         told.cost,
         protocol=told.protocol,
         channels=told.channels,

@@ -64,13 +64,19 @@ class SynthesisSpec:
 
 @dataclass(frozen=True)
 class FoundProgram:
-    """A program, the seconds that finding it took, whether it is right (None: not run), and whether it was kept from before."""
+    """A program, the seconds that finding it took, whether it is right (None: not run), and whether it was kept from before.
+
+    ``packed`` is it as it was kept; ``time_s`` and ``engine`` are what it takes and who says so (None, empty: not asked).
+    """
 
     method: str
     program: Program
     seconds: float
     verified: bool | None
     was_kept: bool = False
+    packed: bytes | None = None
+    time_s: float | None = None
+    engine: str = ""
 
 
 def _no_method(slug: str, searching: list[str]) -> UsageError:
@@ -125,6 +131,5 @@ def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProg
         start_s = time.perf_counter()
     program = system.load()(collective, question.topology, **knobs)
     seconds = time.perf_counter() - start_s
-    if not program.knobs.get("stopped"):
-        program_cache.keep(name, program)
-    return FoundProgram(method, program, seconds, is_right(program, question.topology))
+    packed = None if program.knobs.get("stopped") else program_cache.keep(name, program)
+    return FoundProgram(method, program, seconds, is_right(program, question.topology), packed=packed)

@@ -276,8 +276,10 @@ def _plain(row: SynthesisedRow) -> dict[str, object]:
 
 def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> SynthesisedRow:
     program, topology = one.program, question.topology
-    run = simulate(program, topology, alpha=question.alpha)
-    time_s, size = run.time_s, program.collective.size_bytes
+    time_s, engine, size = one.time_s, one.engine, program.collective.size_bytes
+    if time_s is None:
+        run = simulate(program, topology, alpha=question.alpha)
+        time_s, engine = run.time_s, run.engine
     gap = gap_of(time_s, bound)
     routed = routed_s(program.collective, topology) if gap > NEAR else None
     knobs = dict(program.knobs)
@@ -299,7 +301,7 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
         bool(knobs.get("stopped")),
         one.verified,
         one.was_kept,
-        run.engine,
+        engine,
         knobs,
         bound,
         None if routed is None else routed * 1e6,
