@@ -129,4 +129,5 @@ def test_a_package_that_is_not_installed_names_its_extra(monkeypatch: pytest.Mon
     monkeypatch.setattr(extras, "requires", absent)
     monkeypatch.setattr(extras, "distribution", absent)
     assert extras.install("mpi").endswith("pip install 'ringwright[mpi]'")
+    assert extras.install("", "loky").endswith("pip install loky")
     assert "from its source" in extras.rebuild()

@@ -24,7 +24,8 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
 
 def install(extra: str = "", *only: str) -> str:
     """Return the command that installs the libraries of an extra, or of the core where none is named; ``only`` those named."""
-    return shlex.join([*_pip(), *(requirements(extra, *only) or [f"{NAME}[{extra}]"])])
+    unknown = [f"{NAME}[{extra}]"] if extra else only or [NAME]
+    return shlex.join([*_pip(), *(requirements(extra, *only) or unknown)])
 
 
 def install_named(*libraries: str) -> str:
