@@ -22,7 +22,7 @@ from ringwright.execute import mpi_runtime
 from ringwright.executors import kept_results, worker
 from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut, fan_out
-from ringwright.executors.kinds import parsed, shared_out
+from ringwright.executors.kinds import TellingFutures, parsed, shared_out
 from ringwright.executors.kinds.local import LocalEngine
 from ringwright.executors.shared import let_go, share, shared
 from ringwright.ground.errors import InfeasibleError, InputError, MissingExtraError, OutputError, UsageError
@@ -191,6 +191,43 @@ def test_a_task_that_always_ends_its_process_is_named() -> None:
 def test_it_is_named_among_others_that_it_ended_too() -> None:
     with pytest.raises(InfeasibleError, match="task 8 of 40 was begun 4 times"), fan_out("local:2") as fan:
         fan.map(tasks.kills_at_seven, [(number,) for number in range(40)])
+
+
+class LosesTheFirst(TellingFutures):
+    """An engine of two workers, four calls each, that loses the first call."""
+
+    name, workers, ahead, lost = "loses", 2, None, (EOFError,)
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def together(self, tasks: int) -> int:
+        return shared_out(tasks, self.workers, 4)
+
+    def submit(self, function: Any, /, *given: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        self.sizes.append(len(given[-1]))
+        if len(self.sizes) == 1:
+            done.set_exception(EOFError("gone"))
+        else:
+            done.set_result(function(*given))
+        return done
+
+    def renew(self) -> None:
+        """Nothing is to be done."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Nothing is to be done."""
+
+
+def test_tasks_of_a_lost_call_are_begun_again_in_smaller_calls() -> None:
+    fan, engine = FanOut("local:2"), LosesTheFirst()
+    fan._open = lambda: engine
+    results = fan.map(tasks.root, [(number,) for number in range(256)])
+    assert [each.number for each in results] == list(range(256))
+    assert engine.sizes == [32] * 8 + [4] * 8
+    assert fan.account.retried == 32
+    fan.close()
 
 
 def test_a_task_that_hangs_is_begun_elsewhere(tmp_path: Path) -> None:

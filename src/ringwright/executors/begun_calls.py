@@ -58,9 +58,7 @@ class BegunCalls:
         self.calls: dict[Future[Any], tuple[list[int], float]] = {}
         self.suspects: deque[int] = deque()  # each to be begun alone
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        left = run.left
-        size = engine.together(len(left))
-        self._waiting = deque(left[at : at + size] for at in range(0, len(left), size))
+        self._waiting = deque(self._calls_of(run.left))
 
     def goes_on(self) -> bool:
         """Begin what waits, as much as the engine takes; say whether anything runs."""
@@ -69,6 +67,15 @@ class BegunCalls:
         if not self.calls and self.suspects:
             self.submit([self.suspects.popleft()])
         return bool(self.calls)
+
+    def _calls_of(self, indexes: list[int]) -> list[list[int]]:
+        size = self.engine.together(len(indexes))
+        return [indexes[at : at + size] for at in range(0, len(indexes), size)]
+
+    def submit_all(self, indexes: list[int]) -> None:
+        """Begin tasks at once, in as many calls as their number makes."""
+        for call in self._calls_of(indexes):
+            self.submit(call)
 
     def submit(self, indexes: list[int]) -> None:
         """Begin a call of some tasks; by an engine that has just lost its workers, once more."""

@@ -273,11 +273,11 @@ class FanOut:
             self._kept.keep(run.names[index], result)
 
     def _again(self, begun: BegunCalls, lost: list[tuple[list[int], str]]) -> None:
-        """Begin lost tasks again, each in a call of its own; one that is lost again, when no other runs that it might end too."""
+        """Begin lost tasks again, in smaller calls; one that is lost again alone, when no other runs that it might end too."""
         if not lost:
             return
         begun.engine.renew()
-        run = begun.run
+        run, once = begun.run, list[int]()
         for index, why in ((index, why) for indexes, why in lost for index in indexes if index not in run.done):
             run.tries[index] = run.tries.get(index, 1) + 1
             if run.tries[index] > MOST_TRIES:
@@ -288,10 +288,8 @@ class FanOut:
                     number=index,
                 )
             self.account.retried += 1
-            if run.tries[index] > 2:
-                begun.suspects.append(index)
-            else:
-                begun.submit([index])
+            (begun.suspects if run.tries[index] > 2 else once).append(index)
+        begun.submit_all(once)
 
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the engine; what was done is kept where it ends ``at_once``, in the middle of a run."""
