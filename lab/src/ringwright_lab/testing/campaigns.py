@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -77,7 +78,11 @@ def scripted(
 def _loaded(script: Path) -> ModuleType:
     if str(script.parent) not in sys.path:
         sys.path.append(str(script.parent))
-    return SourceFileLoader(f"script_{script.name.replace('-', '_')}", str(script)).load_module()
+    name = f"script_{script.name.replace('-', '_').replace('.', '_')}"
+    loader = SourceFileLoader(name, str(script))
+    module = sys.modules[name] = module_from_spec(spec_from_loader(name, loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    return module
 
 
 def of_script(script: Path, function: str, given: tuple[Any, ...]) -> Any:
