@@ -21,7 +21,6 @@ from ringwright.algorithms.libraries.mpich2 import MENU as MPICH_MENU
 from ringwright.algorithms.libraries.mpich2 import mpich2
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.mvapich import mvapich
-from ringwright.algorithms.libraries.mvapich.rules import staging_s
 from ringwright.algorithms.libraries.open_mpi import OPS, mpi_op, open_mpi
 from ringwright.algorithms.libraries.open_mpi import rules as ompi_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
@@ -284,13 +283,6 @@ def test_gpu_buffers_are_staged_where_a_user_asks_for_it() -> None:
     assert plan.knobs["algorithm"] == "staged in blocks of 262144 B"
     with pytest.raises(UsageError, match="of the class of those inside"):
         mvapich(Collective("all-reduce", range(4), 1 << 20), machine([0, 0, 1, 1]), buffers="gpu")
-
-
-def test_staging_has_a_best_block_between_the_ends() -> None:
-    times = [staging_s(1 << 24, 1 << power, 20e9, 12e9, 5e-6) for power in range(10, 25)]
-    best = times.index(min(times))
-    assert 0 < best < len(times) - 1
-    assert abs((1 << (10 + best)) / np.sqrt((1 << 24) * 5e-6 * 20e9) - 1) < 0.5
 
 
 # --------------------------------------------------------------------------------------------------- against the models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS
-from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange, aligned, per_rank_rules, total_rules
+from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange, aligned, per_rank_rules
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match
 from ringwright.formats.settings.nccl_tuner_csv import read_nccl_tuner_csv
 from ringwright.formats.settings.rccl_tuner_csv import parse_rccl_tuner_csv, rccl_tuner_csv, read_rccl_tuner_csv
@@ -41,6 +42,22 @@ per_rank = st.builds(
     ranges,
     st.sampled_from([0, 524288]),
 )
+
+
+def total_rules(rules: Iterable[PerRankRule], nodes: int, ranks: int) -> list[TunerRule]:
+    """Return the rules that hold on a communicator of so many nodes and ranks, by all bytes; UsageError for uneven nodes."""
+    if nodes < 1 or ranks % nodes:
+        raise UsageError(f"{ranks} ranks on {nodes} nodes", remedy="the same number of ranks on each node")
+    made = []
+    for rule in rules:
+        if not (rule.nodes.matches(nodes) and rule.local_ranks.matches(ranks // nodes)):
+            continue
+        low, high = rule.bytes_per_rank.low or 0, rule.bytes_per_rank.high
+        most = BYTES_MAX if high is None else min((high + 1) * ranks - 1, BYTES_MAX)
+        if most >= 0 and low * ranks <= most:
+            choice = rule.algorithm, rule.protocol, rule.channels
+            made.append(TunerRule(rule.op, max(low, 0) * ranks, most, *choice, nodes, ranks))
+    return made
 
 
 def _sorted(low: int | None, high: int | None) -> tuple[int | None, int | None]:

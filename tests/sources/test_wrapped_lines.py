@@ -122,6 +122,24 @@ def test_a_table_is_the_same_inside_whatever_carries_its_lines(tmp_path: Path, w
     assert rows(path) == told
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("launcher", ["mpirun", "kubectl", "clock"])
+def test_lines_that_end_in_cr_alone_are_lines(tmp_path: Path, launcher: str, is_packed: bool) -> None:
+    told = rows(written(tmp_path, TABLE, PREFIXES[launcher], "alltoall.log"))
+    assert len(told) == 4
+    data = (tmp_path / "alltoall.log").read_bytes().replace(b"\n", b"\r")
+    (tmp_path / "cr").mkdir()
+    path = tmp_path / "cr" / ("alltoall.log.gz" if is_packed else "alltoall.log")
+    path.write_bytes(gzip.compress(data) if is_packed else data)
+    assert rows(str(path)) == told
+
+
+def test_a_bar_of_progress_ends_no_line() -> None:
+    head = b"  50%|###  |\r 100%|######|\nstep 1\nstep 2\n"
+    source = Source("run.log", lambda: io.BytesIO(head))
+    assert unwrapped(source, head) is source
+
+
 def test_records_of_several_lines_are_read(tmp_path: Path) -> None:
     records = [{"insertId": str(at), "textPayload": line} for at, line in enumerate(TABLE.splitlines())]
     path = tmp_path / "alltoall.json"

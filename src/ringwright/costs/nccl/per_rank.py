@@ -89,22 +89,6 @@ def per_rank_rules(rules: Iterable[TunerRule]) -> list[PerRankRule]:
     return [_per_rank(rule) for rule in rules]
 
 
-def total_rules(rules: Iterable[PerRankRule], nodes: int, ranks: int) -> list[TunerRule]:
-    """Return the rules that hold on a communicator of so many nodes and ranks, by all bytes; UsageError for uneven nodes."""
-    if nodes < 1 or ranks % nodes:
-        raise UsageError(f"{ranks} ranks on {nodes} nodes", remedy="the same number of ranks on each node")
-    made = []
-    for rule in rules:
-        if not (rule.nodes.matches(nodes) and rule.local_ranks.matches(ranks // nodes)):
-            continue
-        low, high = rule.bytes_per_rank.low or 0, rule.bytes_per_rank.high
-        most = BYTES_MAX if high is None else min((high + 1) * ranks - 1, BYTES_MAX)
-        if most >= 0 and low * ranks <= most:
-            choice = rule.algorithm, rule.protocol, rule.channels
-            made.append(TunerRule(rule.op, max(low, 0) * ranks, most, *choice, nodes, ranks))
-    return made
-
-
 def _up(number: int, ranks: int) -> int:
     return number if ranks < 1 else -(-number // ranks) * ranks
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
-from ringwright.ground import drafts
 from ringwright.ground.errors import InputError, UsageError
 
 COLLECTIVES = {
@@ -38,16 +37,6 @@ _HEAD = """\
 def nccl_tuner_csv(rules: Iterable[TunerRule]) -> bytes:
     """Return the file's bytes; raise UsageError for a rule that the plug-in would read as something else."""
     return (_HEAD + "".join(_line(rule) for rule in rules)).encode("ascii")
-
-
-def write_nccl_tuner_csv(rules: Iterable[TunerRule], path: str | Path, *, force: bool = False) -> Path:
-    """Write the file; raise UsageError if ``path`` exists and ``force`` is not set."""
-    target = Path(path)
-    if target.exists() and not force:
-        raise UsageError(f"{target} exists", where=str(target), remedy="give --force to overwrite it")
-    if not target.parent.is_dir():
-        raise UsageError(f"the folder {target.parent} does not exist", remedy=f"mkdir -p {target.parent}")
-    return drafts.write(target, nccl_tuner_csv(rules))
 
 
 def _line(rule: TunerRule) -> str:

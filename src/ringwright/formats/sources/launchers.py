@@ -31,6 +31,7 @@ _OTHERS = [
     re.compile(r"^\s*\d{1,6}:\s"),  # srun --label, numbers flush right
     re.compile(r"^\w[\w.-]*:\s(?=\s*#|\s+\d)"),  # pdsh, and the name of a pod
     re.compile(r"^(?:> ?|\+(?=[\s#]))"),  # quoted, or of a difference
+    re.compile(r"^\[\d{1,6}\]:? "),  # the number of a rank alone
 ]
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[mK]")
 MOST_LAYERS = 4  # of prefixes on one line

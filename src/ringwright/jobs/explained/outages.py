@@ -44,11 +44,6 @@ class PassingFault:
         """From its first to its last moment."""
         return self.segments[-1][1]
 
-    @property
-    def is_down(self) -> bool:
-        """Whether nothing at all passes at some time."""
-        return any(left <= 0 for _, _, left in self.segments)
-
 
 @dataclass(frozen=True)
 class StayingFaults:

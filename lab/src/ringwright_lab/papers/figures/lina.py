@@ -154,11 +154,6 @@ def share(cards: int = 1) -> float:
     return exchanged_s(run) / run.step_s
 
 
-def exchange_mib(cards: int = 1) -> float:
-    """Return the MiB of one all-to-all that the fit found."""
-    return fitted(cards)[0].payloads[0].size_bytes / (1 << 20)
-
-
 @cache
 def _lina(cards: int, partition_mb: float, packing: int, pipelining: bool) -> JobRun:
     workload = fitted(cards)[0]

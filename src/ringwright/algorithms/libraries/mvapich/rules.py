@@ -70,17 +70,6 @@ def staging(size_bytes: int) -> Staging:
     return Staging(size_bytes <= _facts()["gpu_direct_up_to_bytes"], _facts()["gpu_block_bytes"])
 
 
-def staging_s(size_bytes: float, block_bytes: float, copy_rate: float, network_rate: float, block_s: float) -> float:
-    """Return seconds to send GPU memory through the host in blocks, copy and network overlapped.
-
-    Rates are bytes/s; ``block_s`` is what starting one block costs, copy and message together. Small blocks pay it often,
-    large ones fill the pipeline late, so a best block lies between: sqrt(n * block_s * faster rate).
-    """
-    copy_s, network_s = block_bytes / copy_rate, block_bytes / network_rate
-    blocks = max(1.0, size_bytes / block_bytes)
-    return blocks * (max(copy_s, network_s) + block_s) + min(copy_s, network_s)
-
-
 def up_to(rows: Sequence[tuple[int | None, _Value]], size_bytes: int) -> _Value:
     """Return the value of the first row whose end is not below ``size_bytes``."""
     return next(value for end, value in rows if end is None or size_bytes <= end)

@@ -1,6 +1,6 @@
 """Logs whose lines lie in something else: JSON records of a container runtime or log service, a terminal's frame, HTML.
 
-Each line of the input gives one line of text, so that the numbers of lines stay those of the file.
+Each line of the input gives one line of text, so that the numbers of lines stay those of the file; a line may end in CR alone.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ Unwrap = Callable[[bytes], bytes]
 
 def unwrapped(source: Source, head: bytes) -> Source:
     """Return a source that begins with ``head``, or one of the lines inside where these are a log or a table."""
+    if _ends_in_cr(head):
+        source, head = _with_line_feeds(source), head.replace(b"\r", b"\n")
     unwrap = _unwrap_of(head, source.name)
     if unwrap is None:
         return source
@@ -46,6 +48,21 @@ def unwrapped(source: Source, head: bytes) -> Source:
         source,
         open=lambda: io.BufferedReader(_Unwrapped(source.open(), unwrap), PEEK_BYTES),
         peek=None if peek is None else lambda size: _all_of(peek(size), unwrap),
+    )
+
+
+def _ends_in_cr(head: bytes) -> bool:
+    """Whether lines end in CR alone, as where a terminal's log is copied: a bar of progress has fewer of them than lines."""
+    alone = head.count(b"\r") - head.count(b"\r\n")
+    return alone > head.count(b"\n") and b"\0" not in head
+
+
+def _with_line_feeds(source: Source) -> Source:
+    peek = source.peek
+    return replace(
+        source,
+        open=lambda: io.BufferedReader(_LineFeeds(source.open()), PEEK_BYTES),
+        peek=None if peek is None else lambda size: peek(size).replace(b"\r", b"\n"),
     )
 
 
@@ -121,6 +138,26 @@ def _in_html(lines: list[bytes]) -> bool:
 
 def _of_html(line: bytes) -> bytes:
     return html.unescape(line.decode("utf-8", "replace")).encode("utf-8", "replace") if b"&" in line else line
+
+
+class _LineFeeds(io.RawIOBase):
+    """A stream with LF in the place of CR."""
+
+    def __init__(self, inner: BinaryIO) -> None:
+        self._inner = inner
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._inner.read(len(view))
+        view[: len(data)] = data.replace(b"\r", b"\n")
+        return len(data)
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
 
 
 class _Unwrapped(io.RawIOBase):
