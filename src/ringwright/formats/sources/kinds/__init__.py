@@ -183,7 +183,7 @@ def _outsider(plugin: Plugin) -> Kind:
 # ---------------------------------------------------------------------------------------------- what several look at
 # What launchers put before a line, in brackets as a list has: [1,0]<stdout>:, [default0]:, [rank0]:, [pod/a/b], [12:00:01].
 _BRACKETS = re.compile(
-    rb"\[(?:\d+,\d+\](?:<std|:)|default\d+\]:|[Rr]ank ?\d+\]|pod/|\d\d:\d\d:\d\d[\].,]|\d+\] \[rank)"
+    rb"\[(?:\d+,\d+\](?:<std|:)|default\d+\]:|[Rr]ank ?\d+\]|pod/|\d\d:\d\d:\d\d[\].,]|\d+\]:? +[^\s,\]])"
 )
 
 
