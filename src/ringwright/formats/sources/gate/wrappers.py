@@ -9,12 +9,14 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO
 
 from ringwright.formats.sources.detect import PEEK_BYTES
-from ringwright.formats.sources.kinds import WORDS, kinds
+from ringwright.formats.sources.kinds import WORDS, document, kinds
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -33,37 +35,113 @@ _LEAST_SHARE = 0.8  # of the lines, that lie in it
 
 _SIGNS = (b'"', *_BARS, b"&gt;")  # none of them: plain text
 
+_NO_BREAK, _MARK = "\u00a0".encode(), b"\xef\xbb\xbf"
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+LEAST_WIDTH, MOST_WIDTH, LEAST_CUT = 60, 260, 2  # of a terminal; of lines that it cut
+_DIGITS, _NOTHING = re.compile(rb"[0-9]+"), re.compile(rb"(?!)")
+_PUT_BEFORE = re.compile(
+    rb"\[\d{1,6}\]:? |\d{1,6}: |\[\d+,\d+\](?:<std\w+>)?: ?|\[pod/[\w./-]+\] |[\w.-]+ \| |> |\w{3} [ \d]\d [\d:]{8} \S+ \S+: "
+    rb"|\d{4}-\d\d-\d\dT[\d:.]+Z |\(\w+ pid=\d+[^)]*\) "
+)
+BLOCK_BYTES = 1 << 20
+_BEGUN = 0.5  # of the lines behind those of full width, that begin as lines do: more, and they are no pieces
+# Rows of tables, hosts and processes, launchers, times, levels, and what ranks say of themselves.
+_BEGINNING = re.compile(
+    rb"\s*(?:#|\||\xe2|[{}<>]|\d+[ \t]+\d+[ \t]+\w|[\w.-]+:\d+:\d+ \[|\[[\w,: -]+\]|\d{4}-\d\d-\d\d|\w{3} [ \d]\d \d\d:|\d+: "
+    rb"|[A-Z]{4,8}\b[:\s]|\([\w. ]+pid=)"
+)
+
 Unwrap = Callable[[bytes], bytes]
+Alter = Callable[[bytes], bytes]
 
 
 def unwrapped(source: Source, head: bytes) -> Source:
     """Return a source that begins with ``head``, or one of the lines inside where these are a log or a table."""
-    if _ends_in_cr(head):
-        source, head = _with_line_feeds(source), head.replace(b"\r", b"\n")
-    unwrap = _unwrap_of(head, source.name)
-    if unwrap is None:
+    alters: list[Alter] = []
+    for tried in (_line_feeds, _undressed, partial(_inside, name=source.name), _joined):
+        alter = tried(head) if b"\0" not in head else None
+        if alter is not None:
+            head = alter(head)
+            alters.append(alter)
+    if not alters:
         return source
     peek = source.peek
     return replace(
         source,
-        open=lambda: io.BufferedReader(_Unwrapped(source.open(), unwrap), PEEK_BYTES),
-        peek=None if peek is None else lambda size: _all_of(peek(size), unwrap),
+        open=lambda: io.BufferedReader(_Altered(source.open(), alters), PEEK_BYTES),
+        peek=None if peek is None else lambda size: _all(alters, peek(size)),
     )
 
 
-def _ends_in_cr(head: bytes) -> bool:
-    """Whether lines end in CR alone, as where a terminal's log is copied: a bar of progress has fewer of them than lines."""
+def _all(alters: Sequence[Alter], block: bytes) -> bytes:
+    for alter in alters:
+        block = alter(block)
+    return block
+
+
+def _line_feeds(head: bytes) -> Alter | None:
+    """Put LF in the place of CR where lines end in CR alone: a bar of progress has fewer of them than lines."""
     alone = head.count(b"\r") - head.count(b"\r\n")
-    return alone > head.count(b"\n") and b"\0" not in head
+    return (lambda block: block.replace(b"\r", b"\n")) if alone > head.count(b"\n") else None
 
 
-def _with_line_feeds(source: Source) -> Source:
-    peek = source.peek
-    return replace(
-        source,
-        open=lambda: io.BufferedReader(_LineFeeds(source.open()), PEEK_BYTES),
-        peek=None if peek is None else lambda size: peek(size).replace(b"\r", b"\n"),
-    )
+def _undressed(head: bytes) -> Alter | None:
+    """Take off a terminal's colours and an editor's mark, and put blanks in the place of those that a page does not break."""
+    if b"\x1b[" not in head and _NO_BREAK not in head and not head.startswith(_MARK):
+        return None
+    return lambda block: _COLOURS.sub(b"", block).replace(_NO_BREAK, b" ").removeprefix(_MARK)
+
+
+def _joined(head: bytes) -> Alter | None:
+    """Join lines that a terminal cut at its width; behind one that was joined stand as many empty ones as it had pieces more.
+
+    A piece begins as no line does, and stands behind a line of full width; what a launcher puts before each line it put before
+    each piece too.
+    """
+    lines = [line.rstrip(b"\r") for line in head.split(b"\n")]
+    width, told = max(map(len, lines)), [line for line in lines if line]
+    if document(head) or not LEAST_WIDTH <= width <= MOST_WIDTH:
+        return None
+    peel = _PUT_BEFORE if sum(_PUT_BEFORE.match(line) is not None for line in told) > 0.95 * len(told) else _NOTHING
+    starts = {
+        _shape(peel.sub(b"", line, count=1)) for before, line in pairwise([b"", *lines]) if line and len(before) < width
+    }
+
+    def begins(piece: bytes) -> bool:
+        return piece[:1].isspace() or _BEGINNING.match(piece) is not None or _shape(piece) in starts
+
+    def is_cut(line: bytes) -> bool:
+        return len(line) == width and not line[-1:].isspace()
+
+    after = [peel.sub(b"", next_, count=1) for line, next_ in pairwise(lines) if is_cut(line)]
+    if len(after) < LEAST_CUT or sum(map(begins, after)) > _BEGUN * len(after):
+        return None
+
+    def joined(block: bytes) -> bytes:
+        made, pieces = list[bytes](), 0
+        for line in block.split(b"\n"):
+            whole = line.rstrip(b"\r")
+            piece = peel.sub(b"", whole, count=1)
+            if pieces and piece and not begins(piece):
+                made[-pieces] += piece
+                made.append(b"")
+                pieces = pieces + 1 if len(whole) == width else 0
+            else:
+                made.append(line)
+                pieces = len(whole) == width
+        return b"\n".join(made)
+
+    return joined
+
+
+def _shape(line: bytes) -> bytes:
+    """Return how a line begins, whatever its numbers."""
+    return _DIGITS.sub(b"0", line[:16])[:8]
+
+
+def _inside(head: bytes, *, name: str) -> Alter | None:
+    unwrap = _unwrap_of(head, name)
+    return None if unwrap is None else partial(_all_of, unwrap=unwrap)
 
 
 def _unwrap_of(head: bytes, name: str) -> Unwrap | None:
@@ -140,31 +218,11 @@ def _of_html(line: bytes) -> bytes:
     return html.unescape(line.decode("utf-8", "replace")).encode("utf-8", "replace") if b"&" in line else line
 
 
-class _LineFeeds(io.RawIOBase):
-    """A stream with LF in the place of CR."""
+class _Altered(io.RawIOBase):
+    """A stream in blocks of whole lines, each altered."""
 
-    def __init__(self, inner: BinaryIO) -> None:
-        self._inner = inner
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self._inner.read(len(view))
-        view[: len(data)] = data.replace(b"\r", b"\n")
-        return len(data)
-
-    def close(self) -> None:
-        self._inner.close()
-        super().close()
-
-
-class _Unwrapped(io.RawIOBase):
-    """The lines of a stream, each taken out of what it lies in."""
-
-    def __init__(self, inner: BinaryIO, unwrap: Unwrap) -> None:
-        self._inner, self._unwrap, self._rest = inner, unwrap, b""
+    def __init__(self, inner: BinaryIO, alters: Sequence[Alter]) -> None:
+        self._inner, self._alters, self._rest = inner, alters, b""
 
     def readable(self) -> bool:
         return True
@@ -172,11 +230,12 @@ class _Unwrapped(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer).cast("B")
         while not self._rest:
-            line = self._inner.readline(LONGEST_LINE)
-            if not line:
+            block = self._inner.read(BLOCK_BYTES)
+            if not block:
                 return 0
-            is_ended = line.endswith(b"\n")
-            self._rest = self._unwrap(line[:-1] if is_ended else line) + (b"\n" if is_ended else b"")
+            if not block.endswith(b"\n"):
+                block += self._inner.readline(LONGEST_LINE)
+            self._rest = _all(self._alters, block)
         taken = self._rest[: len(view)]
         self._rest = self._rest[len(view) :]
         view[: len(taken)] = taken
