@@ -48,6 +48,7 @@ PREFIXES: dict[str, Callable[[int, str], str]] = {
     "container runtime": lambda at, line: f"2024-05-01T12:00:{at:02d}.123456789+00:00 stdout F {line}",
     "Ray": lambda _, line: f"(RayTrainWorker pid=1234, ip=10.0.0.3) {line}",
     "Ray in colour": lambda _, line: f"\x1b[36m(RayTrainWorker pid=1234)\x1b[0m {line}",
+    "coloured": lambda _, line: f"\x1b[32m{line}\x1b[0m",
     "journal": lambda at, line: f"May 01 12:00:{at:02d} node1 docker[1234]: {line}",
     "clock": lambda at, line: f"[12:00:{at:02d}] {line}",
     "pdsh": lambda _, line: f"node1: {line}",
@@ -133,6 +134,37 @@ def test_lines_that_end_in_cr_alone_are_lines(tmp_path: Path, is_packed: bool) -
     one, other = (ringwright.read(each).table("events").select(columns) for each in (tmp_path / "lf.log", path))
     assert one.height > 20
     assert other.equals(one)
+
+
+@pytest.mark.parametrize("width", [80, 100, 137])
+@pytest.mark.parametrize("launcher", ["", "[1,0]<stdout>:"])
+def test_lines_that_a_terminal_cut_are_joined(tmp_path: Path, width: int, launcher: str) -> None:
+    lines = gzip.decompress(Path(ringwright.sample()).read_bytes()).decode("utf-8", "replace").split("\n")[:1500]
+    lines = [launcher + line for line in lines]
+    pieces = [line[at : at + width] for line in lines for at in range(0, max(1, len(line)), width)]
+    assert len(pieces) > 1.2 * len(lines)
+    (tmp_path / "whole.log").write_text("\n".join(lines))
+    (tmp_path / "cut.log").write_text("\n".join(pieces))
+    columns = ["kind", "op", "size_bytes", "rank", "communicator"]
+    one, other = (ringwright.read(tmp_path / name).table("events").select(columns) for name in ("whole.log", "cut.log"))
+    assert one.height > 20
+    assert other.height > 0.95 * one.height
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABLE,
+        "".join(f"node-{number:080}\n" for number in range(20)),
+        "".join(f"{number},{'x' * 90},{number % 7}\n" for number in range(100, 140)),
+        "".join(chr(97 + at) * 2 + chr(122 - at) * 74 + "\n" for at in range(20)),  # as base64 has them
+        "[\n" + "".join(f'{{"{c * 3}": "{"v" * 70}",\n"{c * 5}x": 1}},\n' for c in "abcdefghij") + "]\n",
+        "<a>\n" + "".join(f"<{c * 3} b='{'c' * 70}'>\n{c * 4} text\n" for c in "abcdefghij") + "</a>\n",
+    ],
+)
+def test_lines_of_one_width_are_not_joined(text: str) -> None:
+    source = Source("x", lambda: io.BytesIO(text.encode()))
+    assert unwrapped(source, text.encode()) is source
 
 
 def test_a_bar_of_progress_ends_no_line() -> None:

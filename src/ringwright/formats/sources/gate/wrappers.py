@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO
 
 from ringwright.formats.sources.detect import PEEK_BYTES
-from ringwright.formats.sources.kinds import WORDS, document, kinds
+from ringwright.formats.sources.kinds import WORDS, kinds
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -38,17 +38,19 @@ _SIGNS = (b'"', *_BARS, b"&gt;")  # none of them: plain text
 _NO_BREAK, _MARK = "\u00a0".encode(), b"\xef\xbb\xbf"
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 LEAST_WIDTH, MOST_WIDTH, LEAST_CUT = 60, 260, 2  # of a terminal; of lines that it cut
+MOST_CUT = 0.85  # of the lines: each ends in a piece that is shorter
+_JSON, _INDENTED = re.compile(rb"\s*(?:[{<]|\[\s*(?:[\[{\"]|\n))"), re.compile(rb"\s+[^\s\d-]")
 _DIGITS, _NOTHING = re.compile(rb"[0-9]+"), re.compile(rb"(?!)")
 _PUT_BEFORE = re.compile(
     rb"\[\d{1,6}\]:? |\d{1,6}: |\[\d+,\d+\](?:<std\w+>)?: ?|\[pod/[\w./-]+\] |[\w.-]+ \| |> |\w{3} [ \d]\d [\d:]{8} \S+ \S+: "
     rb"|\d{4}-\d\d-\d\dT[\d:.]+Z |\(\w+ pid=\d+[^)]*\) "
 )
 BLOCK_BYTES = 1 << 20
-_BEGUN = 0.5  # of the lines behind those of full width, that begin as lines do: more, and they are no pieces
+_CUT = 0.5  # of the lines behind those of full width, that begin as no line does: fewer, and they are no pieces
 # Rows of tables, hosts and processes, launchers, times, levels, and what ranks say of themselves.
 _BEGINNING = re.compile(
-    rb"\s*(?:#|\||\xe2|[{}<>]|\d+[ \t]+\d+[ \t]+\w|[\w.-]+:\d+:\d+ \[|\[[\w,: -]+\]|\d{4}-\d\d-\d\d|\w{3} [ \d]\d \d\d:|\d+: "
-    rb"|[A-Z]{4,8}\b[:\s]|\([\w. ]+pid=)"
+    rb"\d+ {8}|\s*(?:#|\||\xe2|[{}<>]|\d+[ \t]+\d+[ \t]+\w|[\w.-]+:\d+:\d+ \[|\[[\w,: -]+\]|\d{4}-\d\d-\d\d"
+    rb"|\w{3} [ \d]\d \d\d:|\d+: |[A-Z]{4,8}\b[:\s]|\([\w. ]+pid=)"
 )
 
 Unwrap = Callable[[bytes], bytes]
@@ -98,9 +100,13 @@ def _joined(head: bytes) -> Alter | None:
     A piece begins as no line does, and stands behind a line of full width; what a launcher puts before each line it put before
     each piece too.
     """
+    if _JSON.match(head):
+        return None
     lines = [line.rstrip(b"\r") for line in head.split(b"\n")]
     width, told = max(map(len, lines)), [line for line in lines if line]
-    if document(head) or not LEAST_WIDTH <= width <= MOST_WIDTH:
+    full = [line for line in told if len(line) == width]
+    is_table = len(full) > MOST_CUT * len(told) or all(line[-1:].isspace() for line in full)
+    if is_table or not LEAST_WIDTH <= width <= MOST_WIDTH:
         return None
     peel = _PUT_BEFORE if sum(_PUT_BEFORE.match(line) is not None for line in told) > 0.95 * len(told) else _NOTHING
     starts = {
@@ -108,13 +114,11 @@ def _joined(head: bytes) -> Alter | None:
     }
 
     def begins(piece: bytes) -> bool:
-        return piece[:1].isspace() or _BEGINNING.match(piece) is not None or _shape(piece) in starts
+        return _BEGINNING.match(piece) is not None or _shape(piece) in starts
 
-    def is_cut(line: bytes) -> bool:
-        return len(line) == width and not line[-1:].isspace()
-
-    after = [peel.sub(b"", next_, count=1) for line, next_ in pairwise(lines) if is_cut(line)]
-    if len(after) < LEAST_CUT or sum(map(begins, after)) > _BEGUN * len(after):
+    after = [peel.sub(b"", next_, count=1) for line, next_ in pairwise(lines) if len(line) == width]
+    cut = [each for each in after if not (_INDENTED.match(each) or begins(each))]
+    if len(cut) < max(LEAST_CUT, _CUT * len(after)):
         return None
 
     def joined(block: bytes) -> bytes:
@@ -135,8 +139,8 @@ def _joined(head: bytes) -> Alter | None:
 
 
 def _shape(line: bytes) -> bytes:
-    """Return how a line begins, whatever its numbers."""
-    return _DIGITS.sub(b"0", line[:16])[:8]
+    """Return how a line begins: its first words, whatever their numbers."""
+    return b" ".join(word[:8] for word in _DIGITS.sub(b"0", line[:64]).split()[:3])
 
 
 def _inside(head: bytes, *, name: str) -> Alter | None:
