@@ -168,7 +168,7 @@ def test_lines_of_one_width_are_not_joined(text: str) -> None:
 
 
 def test_a_bar_of_progress_ends_no_line() -> None:
-    head = b"  50%|###  |\r 100%|######|\nstep 1\nstep 2\n"
+    head = b"  50%|###  |\r  75%|####  |\r  90%|#####  |\r 100%|######|\nstep 1\n"
     source = Source("run.log", lambda: io.BytesIO(head))
     assert unwrapped(source, head) is source
 

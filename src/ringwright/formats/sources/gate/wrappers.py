@@ -38,6 +38,7 @@ _SIGNS = (b'"', *_BARS, b"&gt;")  # none of them: plain text
 _NO_BREAK, _MARK = "\u00a0".encode(), b"\xef\xbb\xbf"
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 LEAST_WIDTH, MOST_WIDTH, LEAST_CUT = 60, 260, 2  # of a terminal; of lines that it cut
+MOST_BARS = 20  # of progress, in a line
 MOST_CUT = 0.85  # of the lines: each ends in a piece that is shorter
 _JSON, _INDENTED = re.compile(rb"\s*(?:[{<]|\[\s*(?:[\[{\"]|\n))"), re.compile(rb"\s+[^\s\d-]")
 _DIGITS, _NOTHING = re.compile(rb"[0-9]+"), re.compile(rb"(?!)")
@@ -82,9 +83,9 @@ def _all(alters: Sequence[Alter], block: bytes) -> bytes:
 
 
 def _line_feeds(head: bytes) -> Alter | None:
-    """Put LF in the place of CR where lines end in CR alone: a bar of progress has fewer of them than lines."""
+    """Put LF in the place of CR where lines end in CR alone: a line of bars of progress has some of them too."""
     alone = head.count(b"\r") - head.count(b"\r\n")
-    return (lambda block: block.replace(b"\r", b"\n")) if alone > head.count(b"\n") else None
+    return (lambda block: block.replace(b"\r", b"\n")) if alone > MOST_BARS * head.count(b"\n") else None
 
 
 def _undressed(head: bytes) -> Alter | None:
