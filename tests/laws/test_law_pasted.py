@@ -21,7 +21,10 @@ SHARES = {
     "indented": 0.93,
     "tabs": 0.92,
 }
-ONCE_CUT = "openr1_620.log"  # lines of a terminal already: cut again, nobody knows which pieces are one line
+ONCE_CUT = (
+    "openr1_620.log",
+    "gen_wd_wrap_only.log",
+)  # lines of a terminal already: cut again, nobody knows which pieces are one line
 
 
 def told(path: Path) -> dict[str, Any] | None:
@@ -35,7 +38,7 @@ def told(path: Path) -> dict[str, Any] | None:
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[str, Any]]:
     """Return what is told of each recording of the field that is read."""
     folder = real("field")
-    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".log", ".txt") and path.name != ONCE_CUT]
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".log", ".txt") and path.name not in ONCE_CUT]
     known = {path: told(path) for path in files if not path.name.startswith("cr_")}
     return {path: answer for path, answer in known.items() if answer is not None}
 
@@ -53,3 +56,11 @@ def test_what_keeps_the_information_keeps_the_answer(
         same += after is not None and pasted.agree(before, after, change)
     assert len(answers) > 30
     assert same >= SHARES.get(change, WHOLE) * len(answers), f"{same} of {len(answers)}"
+
+
+@needs_shared_data
+@pytest.mark.parametrize(("name", "ranks"), [("openr1_620.log", 6), ("gen_wd_wrap_only.log", 6)])
+def test_what_a_terminal_cut_is_read(name: str, ranks: int) -> None:
+    answer = told(real("field") / name)
+    assert answer is not None
+    assert (answer["kind"], answer["ranks"]) == ("hang", ranks)

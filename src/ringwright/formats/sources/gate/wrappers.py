@@ -105,38 +105,50 @@ def _joined(head: bytes) -> Alter | None:
         return None
     lines = [line.rstrip(b"\r") for line in head.split(b"\n")]
     width, told = max(map(len, lines)), [line for line in lines if line]
-    full = [line for line in told if len(line) == width]
-    is_table = len(full) > MOST_CUT * len(told) or all(line[-1:].isspace() for line in full)
-    if is_table or not LEAST_WIDTH <= width <= MOST_WIDTH:
+    if _is_table(told, width) or not LEAST_WIDTH <= width <= MOST_WIDTH:
         return None
     peel = _PUT_BEFORE if sum(_PUT_BEFORE.match(line) is not None for line in told) > 0.95 * len(told) else _NOTHING
+    pieces = [peel.sub(b"", line, count=1) for line in lines]
+
+    def is_full(line: bytes, piece: bytes) -> bool:  # or the next word had no room
+        return len(line) == width or (line[-1:] == b" " and len(line) + len(piece.split(b" ", 1)[0]) > width)
+
     starts = {
-        _shape(peel.sub(b"", line, count=1)) for before, line in pairwise([b"", *lines]) if line and len(before) < width
+        _shape(piece)
+        for before, piece in pairwise([b"", *pieces])
+        if piece and len(before) < width and before[-1:] != b" "
     }
 
     def begins(piece: bytes) -> bool:
         return _BEGINNING.match(piece) is not None or _shape(piece) in starts
 
-    after = [peel.sub(b"", next_, count=1) for line, next_ in pairwise(lines) if len(line) == width]
+    after = [piece for line, piece in zip(lines, pieces[1:], strict=False) if piece and is_full(line, piece)]
     cut = [each for each in after if not (_INDENTED.match(each) or begins(each))]
     if len(cut) < max(LEAST_CUT, _CUT * len(after)):
         return None
 
     def joined(block: bytes) -> bytes:
-        made, pieces = list[bytes](), 0
+        made, count, before = list[bytes](), 1, b""
         for line in block.split(b"\n"):
             whole = line.rstrip(b"\r")
             piece = peel.sub(b"", whole, count=1)
-            if pieces and piece and not begins(piece):
-                made[-pieces] += piece
+            if piece and is_full(before, piece) and not begins(piece):
+                made[-count] += piece
                 made.append(b"")
-                pieces = pieces + 1 if len(whole) == width else 0
+                count += 1
             else:
                 made.append(line)
-                pieces = len(whole) == width
+                count = 1
+            before = whole
         return b"\n".join(made)
 
     return joined
+
+
+def _is_table(lines: list[bytes], width: int) -> bool:
+    """Whether nearly all lines are of the full width, or those that are end in the blanks of a column."""
+    full = [line for line in lines if len(line) == width]
+    return len(full) > MOST_CUT * len(lines) or all(line[-2:].isspace() for line in full)
 
 
 def _shape(line: bytes) -> bytes:
