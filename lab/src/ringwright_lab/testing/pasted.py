@@ -1,19 +1,16 @@
 """Recordings as people paste them: the same lines behind launchers, wrapped, quoted, with other ends, in another encoding.
 
-What keeps the information must keep the answer; what loses some must never make another of it.
+What keeps the information must keep the answer.
 """
 
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Change = Callable[[list[str], random.Random], list[str]]
 COLUMNS = (80, 100, 137)
-_PROCESS = re.compile(r"^[\w.-]+:\d+:\d+ (?=\[\d+\] NCCL|\[\d+\] graph|\[\d+\] proxy)")
-_HASHES = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b[\w.-]+:\d+:\d+(?= \[\d+\] )")
 
 
 def _each(change: Callable[[int, str], str]) -> Change:
@@ -62,12 +59,6 @@ WRAPS: Mapping[str, Change] = {
     **{f"wrapped at {width}": _wrapped(width) for width in COLUMNS},
     "wrapped at 100 behind a prefix": _wrapped(100, "[1,0]<stdout>:"),
 }
-LOSSES: Mapping[str, Change] = {
-    "stripped": _each(lambda _, line: _PROCESS.sub("", line)),
-    "redacted": _each(lambda _, line: _HASHES.sub("***", line)),
-    "cut head": lambda lines, draw: lines[draw.randrange(1, max(2, len(lines) // 2)) :],
-    "cut tail": lambda lines, draw: lines[: -draw.randrange(1, max(2, len(lines) // 2))],
-}
 ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
 KEEPING: Mapping[str, Change] = {**LAUNCHERS, **DRESSES, **WRAPS}
 SAY_A_RANK = ("0: ", "mpirun", "wrapped at 100 behind a prefix")  # rank 0: what no rank was known of is its then
@@ -75,11 +66,11 @@ OF_BYTES = ("CRLF", "CR", "BOM", "another name")
 
 
 def pasted(text: bytes, change: str, draw: random.Random) -> bytes:
-    """Return a recording as it is after a change, by its name in KEEPING, LOSSES or OF_BYTES."""
+    """Return a recording as it is after a change, by its name in KEEPING or OF_BYTES."""
     if change == "BOM":
         return b"\xef\xbb\xbf" + text
     lines = text.decode("utf-8", "replace").splitlines()
-    alter = KEEPING.get(change) or LOSSES.get(change)
+    alter = KEEPING.get(change)
     if alter is not None:
         lines = alter(lines, draw)
     return "".join(line + ENDS.get(change, "\n") for line in lines).encode()
@@ -91,7 +82,9 @@ def told(summary: Mapping[str, Any]) -> dict[str, object]:
         "kind": (summary.get("answer") or {}).get("kind"),
         "blamed": sorted((each["kind"], tuple(each["ranks"])) for each in summary["culprits"]),
         "ranks": summary["ranks_seen"],
-        "operations": sorted((row["op"], row["records"], _sizes(row)) for row in summary["operations"]),
+        "operations": sorted(
+            (row["op"], row["records"], row["unsized"], str(row["size_histogram"])) for row in summary["operations"]
+        ),
     }
 
 
@@ -101,8 +94,3 @@ def agree(before: Mapping[str, object], after: Mapping[str, object], change: str
         return after == before
     named = [[(kind, ranks or (0,)) for kind, ranks in told["blamed"]] for told in (before, after)]  # type: ignore[attr-defined]
     return named[0] == named[1] and {**before, "blamed": 0} == {**after, "blamed": 0}
-
-
-def _sizes(row: Mapping[str, Any]) -> tuple[tuple[object, ...], ...]:
-    listed: Sequence[Mapping[str, Any]] = row.get("sizes") or ()
-    return tuple(sorted(tuple(each.values()) for each in listed))
