@@ -297,8 +297,8 @@ class Heard:
         self.failures.append(what)
 
 
-def test_rank_0_may_close_once_its_last_piece_is_done_while_the_others_still_tell_their_order() -> None:
-    """The last piece ends on rank 0 before the other rank's thread has said that it issued it."""
+def test_rank_0_may_close_once_its_last_piece_is_done_while_the_others_still_tell_of_it() -> None:
+    """The last piece ends on rank 0 before another rank has said that it issued it, and that its backward is over."""
     ours, theirs = socketpair()
     heard = Heard()
     control = Control(1, {0: ControlConnection(theirs)}, heard, timeout_s=5, check_every=1)
@@ -308,6 +308,7 @@ def test_rank_0_may_close_once_its_last_piece_is_done_while_the_others_still_tel
     for reader in control._readers:
         reader.join()
     control.issued(0, 0, 0)
+    control.ended(0, b"")
     assert heard.failures == []
     control.ask(0, 0)  # but nobody can wait for one that has left
     assert heard.failures == ["rank 0, which leads, has closed its schedule"]

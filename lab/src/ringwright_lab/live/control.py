@@ -149,8 +149,8 @@ class Control:
             self._hear(0, message)
             return
         if self._alone:
-            # Said after the piece was issued: rank 0 may have finished it and closed meanwhile.
-            if message.kind == HASH:
+            # Both are said of what was announced before: rank 0 may have finished all of it and closed meanwhile.
+            if message.kind in (HASH, ENDED):
                 return
             self._listener.failed(
                 "rank 0, which leads, has closed its schedule",
