@@ -63,4 +63,4 @@ def test_what_keeps_the_information_keeps_the_answer(
 def test_what_a_terminal_cut_is_read(name: str, ranks: int) -> None:
     answer = told(real("field") / name)
     assert answer is not None
-    assert (answer["kind"], answer["ranks"]) == ("hang", ranks)
+    assert (answer["kind"], answer["ranks"]) == ("hung", ranks)

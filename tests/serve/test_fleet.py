@@ -230,7 +230,7 @@ def test_the_table_has_those_first_that_lose_most(jobs: Path, tmp_path: Path) ->
 def test_what_hangs_or_died_stands_before_what_loses() -> None:
     rows = [
         FleetRow(name="a", lost_ranks=9.0),
-        FleetRow(name="b", kind="hang"),
+        FleetRow(name="b", kind="hung"),
         FleetRow(name="c"),
         FleetRow(name="d", error="x"),
     ]

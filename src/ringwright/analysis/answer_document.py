@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 Kind = Literal[
-    "wrong",
-    "hang",
-    "died",
+    "failed",
+    "hung",
     "slow",
-    "exposed",
-    "healthy",
     "normal",
-    "slower",
+    "wrong",
+    "cannot-tell",
+    "slower",  # this one and those below: of two runs
     "faster",
     "changed",
     "equal",
-    "cannot-tell",
 ]
 
 
@@ -28,7 +26,7 @@ class Figure(TypedDict):
 
 
 class FirstAnswer(TypedDict):
-    """The answer; ``command`` is empty where no input can be typed.
+    """The answer; ``command`` is empty where no input can be typed; ``evidence`` are lines or figures that decided it.
 
     Where somebody is to blame, ``ranks`` are those concerned and ``place`` what of them: rank, nic, host, group or network.
     """
@@ -37,5 +35,6 @@ class FirstAnswer(TypedDict):
     sentence: str
     figures: list[Figure]
     command: str
+    evidence: NotRequired[list[str]]
     ranks: NotRequired[list[int]]
     place: NotRequired[str]

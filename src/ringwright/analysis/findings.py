@@ -11,7 +11,9 @@ from ringwright.analysis.document import JobFinding, Judged, Origin, Row
 from ringwright.bounds.laws import LAWS, of_ledger
 from ringwright.ground.units import format_count
 
+SOCKETS = "network is Socket"
 APART = "processes ran the benchmark apart"
+_TURNED_OFF = ("env NCCL_IB_DISABLE", "env NCCL_NET")  # what makes NCCL take sockets
 _UNKNOWN_LAYOUT = "unknown layout"
 _WITHOUT_PROCESS = "without the process"
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -179,7 +181,9 @@ def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:
         "traffic between hosts goes over TCP sockets; an RDMA NIC, if there is one, is not used (a log with these settings "
         "says why: look for NET/IB : No device found)"
     )
-    return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET")]
+    why = [f"{claim['field'][4:]} is {claim['value']}" for claim in claims if claim["field"] in _TURNED_OFF]
+    why += [claim["value"] for claim in claims if claim["field"] == "network not used"]
+    return [_finding("warning", SOCKETS, detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET", why)]
 
 
 def _in_network(summary: Judged, claims: list[Row]) -> list[JobFinding]:

@@ -6,11 +6,12 @@ it says why nobody can tell.
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
-from ringwright.analysis.findings import APART
+from ringwright.analysis.findings import APART, SOCKETS
 from ringwright.analysis.slow.places import KINDS as PLACES
 from ringwright.bounds.laws import told_by, wrong_results
 from ringwright.ground.units import format_count, format_size, format_time
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
 SURE = 0.5  # below, a verdict is a perhaps
 MUCH_EXPOSED = 0.1  # of the ranks' time, in communication that no compute hides
 CANNOT_TELL = "cannot tell"  # who began it; that it hangs is sure then
-FAILED = ("error", "killed", "port-error", "nic-error", "peer-unreachable", "network-error")  # an error ended it
+FAILED = (  # an error ended it
+    "error",
+    "killed",
+    "port-error",
+    "nic-error",
+    "peer-unreachable",
+    "network-error",
+    "ras-dead",
+)
+# Where nobody can tell who began a hang: what each rank writes down for the next time, or what NCCL knows now.
+DECIDES = "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
 LOW, HIGH = 25.0, 75.0  # percentiles between which a system is like most
 
 
@@ -51,6 +62,9 @@ def first_answer(
             ("other rows", str(len(seen["bandwidth"]))),
         ]
         return _answer("wrong", f"The results are wrong: {wrong['example']}", figures, _next(seen, findings))
+    fallen = next((each for each in findings if each["title"] == SOCKETS), None)
+    if fallen is not None and not _fastest_are_normal(normal):
+        return _of_sockets(seen, fallen, normal)
     if normal or _is_benchmark(seen):
         return _of_benchmark(seen, findings, normal, unknown)
     if seen["exposed_us"] is not None and seen["overlap"].get("span_us"):
@@ -63,11 +77,11 @@ def _headline(verdict: Culprit) -> tuple[Kind, str]:
     because = verdict["evidence"][0] if verdict["evidence"] else verdict["kind"]
     is_sure = verdict["confidence"] >= SURE
     if verdict["kind"].startswith("hang"):
-        return "hang", f"{'It' if is_sure or because.startswith(CANNOT_TELL) else 'Perhaps it'} hangs: {because}"
-    if "died" in verdict["kind"]:
-        return "died", f"It ended early: {because}"
-    if verdict["kind"] in FAILED:
-        return "died", f"{'It' if is_sure else 'Perhaps it'} failed: {because}"
+        if because.startswith(CANNOT_TELL):
+            return "hung", f"Hung; {because}"
+        return "hung", f"{'Hung' if is_sure else 'Perhaps hung'}: {because}"
+    if "died" in verdict["kind"] or verdict["kind"] in FAILED:
+        return "failed", f"{'Failed' if is_sure else 'Perhaps failed'}: {because}"
     if because.startswith(CANNOT_TELL):
         told = verdict["evidence"][1:3] if because == f"{CANNOT_TELL} who" else []
         return "cannot-tell", "; ".join([f"{because[0].upper()}{because[1:]}", *told])
@@ -86,8 +100,13 @@ def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
         ("hosts", ", ".join(verdict["hosts"][:4]) or "not told"),
     ]
     command = verdict.get("command", "") or remedies.report(seen)
-    answer = _answer(kind, headline, figures, command)
-    return {**answer, "ranks": verdict["ranks"], "place": _named_part(verdict)} if _named_part(verdict) else answer
+    if kind == "hung" and not verdict["ranks"] and any(row["kind"] == "watchdog" for row in seen["errors"]):
+        command = DECIDES
+    answer = _answer(kind, headline, figures, command, verdict["evidence"][1:5])
+    answer["ranks"] = verdict["ranks"]
+    if part := _named_part(verdict):
+        answer["place"] = part
+    return answer
 
 
 def _named_part(verdict: Culprit) -> str:
@@ -98,17 +117,39 @@ def _named_part(verdict: Culprit) -> str:
     return kind if verdict["kind"].startswith("slow-") and kind in PLACES else "rank" if verdict["ranks"] else "host"
 
 
+def _fastest_are_normal(normal: list[NormalRow]) -> bool:
+    return bool(normal) and min(row["percentile"] for row in _largest(normal)) >= LOW
+
+
+def _of_sockets(seen: Judged, fallen: JobFinding, normal: list[NormalRow]) -> FirstAnswer:
+    """Several hosts that talk over plain sockets: what was measured, if anything, comes as figures."""
+    hosts = seen["hosts"]
+    sentence = f"Slow network: NCCL moves data between {hosts} hosts over TCP sockets, not over RDMA"
+    if (why := fallen["evidence"]) and why[0]:
+        sentence += f"; {why[0]}"
+    rates = [(row["op"], _rate(row)) for row in _fastest(seen)] or [
+        (f"{row['op']}", f"percentile {row['percentile']:.0f}") for row in _largest(normal)
+    ]
+    return _answer("slow", sentence, [("hosts", str(hosts)), *rates], fallen["command"], fallen["evidence"])
+
+
 def _is_benchmark(seen: Judged) -> bool:
     return seen["exposed_us"] is None and any(row.get("busbw_gbs") is not None for row in seen["bandwidth"])
 
 
 def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalRow], unknown: list[str]) -> FirstAnswer:
-    largest = {row["op"]: row for row in sorted(normal, key=lambda row: row["size_bytes"])}
-    if not largest:
+    if (
+        fall := next((each for each in findings if "fall" in each and each["severity"] == "warning"), None)
+    ) is not None:
+        figures = [(row["op"], _rate(row)) for row in _fastest(seen)]
+        op = str(fall.get("op") or "")
+        sentence = f"Slow at one size: {op + ': ' if op and op != 'unknown' else ''}{fall['title']}"
+        return _answer("slow", sentence, figures, fall["command"], [fall["detail"], *fall["evidence"]])
+    if not normal:
         why = unknown[0] if unknown else "nothing is known of what other systems reach with it"
         figures = [(row["op"], _rate(row)) for row in _fastest(seen)]
         return _answer("cannot-tell", f"Cannot tell whether this is normal: {why}", figures, _next(seen, findings))
-    row = min(largest.values(), key=lambda row: row["percentile"])
+    row = min(_largest(normal), key=lambda row: row["percentile"])
     share = row["percentile"]
     what = f"{row['op']} of {format_size(row['size_bytes'])} reaches {row['busbw_gbs']:.3g} GB/s"
     beside = f"percentile {share:.0f} of such systems ({row['n_systems']} measured)"
@@ -125,6 +166,11 @@ def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalR
         ("the middle of them", f"{row['p50']:.3g} GB/s"),
     ]
     return _answer(kind, sentence, figures, _next(seen, findings))
+
+
+def _largest(normal: list[NormalRow]) -> list[NormalRow]:
+    """Return the largest size of each operation."""
+    return list({row["op"]: row for row in sorted(normal, key=lambda row: row["size_bytes"])}.values())
 
 
 def _fastest(seen: Judged) -> list[Row]:
@@ -161,12 +207,12 @@ def _of_times(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
             "no rank holds the others up" if seen["waits"] else "whether a rank is late cannot be told from these ranks"
         )
         sentence = f"Healthy: {exposed:.1%} of {whose} is communication that no compute hides; {late}"
-        return _answer("healthy", sentence, figures, _next(seen, findings))
+        return _answer("normal", sentence, figures, _next(seen, findings))
     most = max(overlap.get("operations", []), key=lambda row: row["exposed_us"], default=None)
     of = f", most of it {most['op']}" if most is not None and most["op"] else ""
     sentence = f"Communication costs {exposed:.1%} of {whose}: no compute hides it{of}"
     advice = f"ringwright advise {remedies.inputs(names)}" if (names := remedies.given(seen)) else ""
-    return _answer("exposed", sentence, figures, advice)
+    return _answer("slow", sentence, figures, advice)
 
 
 def _untold(seen: Judged, findings: list[JobFinding], times: list[OperationTime]) -> FirstAnswer:
@@ -176,6 +222,8 @@ def _untold(seen: Judged, findings: list[JobFinding], times: list[OperationTime]
     figures = [("ranks seen", ranks), ("calls", format_count(calls) if calls else "none read")]
     figures.append(("bytes in calls", format_size(moved) if moved else "none read"))
     if not calls:
+        if seen["iterations"]:
+            return _of_steps(seen, findings)
         sentence = "Cannot tell whether it was slow: no call of a collective was read"
         if any(told_by(row["law"])[0] == "alone" for row in seen["bandwidth"]):
             apart = next(
@@ -191,6 +239,24 @@ def _untold(seen: Judged, findings: list[JobFinding], times: list[OperationTime]
     sentence = f"Cannot tell whether it was slow: the recording holds {what}, but not how long they took"
     names = remedies.given(seen)
     return _answer("cannot-tell", sentence, figures, f"ringwright doctor {remedies.inputs(names)}" if names else "")
+
+
+def _of_steps(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
+    """Say how long steps took where a log tells that and no call: whether that is slow, only another run can tell."""
+    steps = [row["time_s"] for row in seen["iterations"] if row["time_s"]]
+    told = f"{len(seen['iterations']):,} step{'s were' if len(seen['iterations']) > 1 else ' was'} read"
+    if not steps:
+        return _answer("cannot-tell", f"Cannot tell whether it was slow: {told}, without their times", [], "")
+    figures = [
+        ("steps", f"{len(steps):,}"),
+        ("a step in the middle", format_time(median(steps))),
+        ("fastest to slowest", f"{format_time(min(steps))} to {format_time(max(steps))}"),
+    ]
+    sentence = (
+        f"A step takes {format_time(median(steps))} ({len(steps):,} read); cannot tell whether that is slow, nor what its "
+        "communication takes: no call of a collective was read"
+    )
+    return _answer("cannot-tell", sentence, figures, _next(seen, findings))
 
 
 def _of_rows(rows: list[Row]) -> str:
@@ -235,9 +301,14 @@ def _next(seen: Judged, findings: list[JobFinding]) -> str:
     return remedies.report(seen)
 
 
-def _answer(kind: Kind, sentence: str, figures: list[tuple[str, str]], command: str) -> FirstAnswer:
+def _answer(
+    kind: Kind, sentence: str, figures: list[tuple[str, str]], command: str, evidence: list[str] | None = None
+) -> FirstAnswer:
+    """Return an answer; without ``evidence`` of its own it rests on its figures."""
     told: list[Figure] = [{"name": name, "value": value} for name, value in figures[:3]]
-    return {"kind": kind, "sentence": sentence.rstrip(".") + ".", "figures": told, "command": command}
+    rests_on = evidence if evidence is not None else [f"{name}: {value}" for name, value in figures[:3]]
+    sentence = sentence.rstrip(".") + "."
+    return {"kind": kind, "sentence": sentence, "figures": told, "command": command, "evidence": rests_on[:5]}
 
 
 def _us(time_us: float) -> str:

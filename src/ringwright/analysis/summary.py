@@ -140,7 +140,8 @@ def _calls(given: Prepared) -> Calls:
 def _times(given: Prepared) -> Times:
     trace, has = given.near, given.has
     ras = next((json.loads(claim["value"]) for claim in given.claims if claim["field"] == "ras"), None)
-    told = verdict(given.faults, ras, given.world, given.host_of)
+    went_on = has["timed"] or has["measured"] or given.logical.height > 0
+    told = verdict(given.faults, ras, given.world, given.host_of, went_on=went_on)
     needs = {name: has[name] for name in ("states", "timed", "metrics")}
     blamed, late, missing = culprits(trace, told, **needs, closer=partial(of_late_ranks, given.trace, trace))
     hidden = overlap(trace) if has["kernels"] else {}

@@ -7,10 +7,12 @@ accuse the peer or the path to it. Hangs are judged by what watchdogs report (``
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Row
+from ringwright.analysis.failures import cause_of, first_of, is_failure
+from ringwright.analysis.hangs.ras import of_ras
 from ringwright.analysis.hangs.watchdogs import accuse, watchdog_reports
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 FLUSHED = 5
 RETRY_STATUS = (12, 13)
+SUSPECT, WARNED = 0.5, 0.3  # what one end, or the first error, says; a warning that nothing follows
 _HARMLESS_EVENTS = (
     "port active",
     "gid table change",
@@ -32,7 +35,7 @@ def errors(trace: Trace) -> list[Row]:
     """Return the error events in order of time where they carry one, else of the input; ``first`` marks the root."""
     import polars as pl
 
-    columns = ("op", "rank", "host", "text", "file", "line", "code", "task", "start_s")
+    columns = ("op", "rank", "host", "device", "text", "file", "line", "code", "task", "start_s")
     table = trace.scan("events").filter(pl.col("kind") == "error").select(columns).collect().to_dicts()
     timed = all(row["start_s"] is not None for row in table)
     if timed:
@@ -53,22 +56,35 @@ def _is_root(row: Row) -> bool:
 
 
 def verdict(
-    errors: list[Row], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
+    errors: list[Row],
+    ras: dict[str, Any] | None,
+    world: int | None,
+    host_of: dict[int, str],
+    *,
+    went_on: bool = True,
 ) -> Culprit | None:
-    """Return the strongest verdict of the errors, or None for a healthy job."""
-    rules = (_network(errors), _ras(ras, world), _watchdogs(errors, world, host_of), _fatal(errors), _killed(errors))
+    """Return the strongest verdict of the errors, or None for a healthy job.
+
+    ``went_on``: whether calls were recorded; where none was, a warning that says that something failed is a suspect.
+    """
+    rules = (
+        _network(errors),
+        _ras(ras, world),
+        _watchdogs(errors, world, host_of),
+        _fatal(errors),
+        _killed(errors),
+        None if went_on else _warned(errors),
+    )
     return next((rule for rule in rules if rule is not None), None)
 
 
 _SAYS = {
     "port-error": "a port failed on {who}",
     "nic-error": "a NIC reported an error on {who}",
-    "peer-unreachable": "{who} is not reached: it, or the path to it, is dead",
+    "peer-unreachable": "{who} is not reached",
     "network-error": "the first network error is that of {who}",
-    "ras-mismatch": "{who} launched fewer operations than the others",
     "hang": "the others wait for {who}",
     "hang-mismatch": "{who} asked for something else than the others",
-    "error": "the first error that ended a process is that of {who}",
     "killed": "{who} was killed",
 }
 
@@ -105,12 +121,24 @@ def _network(errors: list[Row]) -> Culprit | None:
     peers.pop("", None)
     evidence = [_location(row) for row in roots[:8]]
     if first["code"] in RETRY_STATUS and peers:
-        peer, votes = peers.most_common(1)[0]
-        alone = votes / sum(peers.values())
-        evidence.append(f"{votes} of {sum(peers.values())} first errors name peer {peer}: it or the path to it is dead")
-        return _verdict("peer-unreachable", [], [peer], round(0.5 + 0.4 * alone, 2), evidence)
+        return _unreached(roots, peers, evidence)
     rank = [first["rank"]] if first["rank"] is not None else []
     return _verdict("network-error", rank, [first["host"]] if first["host"] else [], 0.7, evidence)
+
+
+def _unreached(roots: list[Row], peers: Counter[str], evidence: list[str]) -> Culprit:
+    """Accuse the peer that most retries name: one that tells of it cannot say which end it is, or the path between them."""
+    peer, votes = peers.most_common(1)[0]
+    tellers = {row["host"] for row in roots if _peer_host(row["data"].get("peer")) == peer}
+    evidence.append(f"{votes} of {sum(peers.values())} first errors name peer {peer}")
+    if len(tellers) < 2:
+        teller = next(iter(tellers)) or "the one that tells of it"
+        evidence.append(f"only {teller} tells of it: either end may be dead, or the path between them")
+        words = f"either end may be dead, or the path from {teller} to it"
+        return _verdict("peer-unreachable", [], [peer], SUSPECT, evidence, words=words)
+    alone = votes / sum(peers.values())
+    words = f"{len(tellers)} hosts say so: it, or the path to it, is dead"
+    return _verdict("peer-unreachable", [], [peer], round(SUSPECT + 0.4 * alone, 2), evidence, words=words)
 
 
 def _peer_host(peer: str | None) -> str:
@@ -118,22 +146,16 @@ def _peer_host(peer: str | None) -> str:
 
 
 def _ras(ras: dict[str, Any] | None, world: int | None) -> Culprit | None:
-    """RAS lists the smaller set of ranks, ahead or behind; the lag is computed, not copied."""
-    counts = (ras or {}).get("counts", [])
-    if not ras or len({op for _, op in counts}) < 2:
+    told = of_ras(ras, world)
+    if told is None:
         return None
-    behind = min(range(len(counts)), key=lambda index: counts[index][1])
-    listed: dict[int, set[int]] = defaultdict(set)
-    for index, rank, _ in ras.get("listed", []):
-        listed[index].add(rank)
-    lag = max(op for _, op in counts) - counts[behind][1]
-    evidence = [f"{ranks} ranks launched up to operation {op}" for ranks, op in counts]
-    evidence.append(f"the slowest set is {lag} operation(s) behind ({ras.get('place', '')})")
-    ranks = sorted(listed[behind])
-    if len(ranks) != counts[behind][0] and world:
-        ahead = set().union(*listed.values()) - listed[behind]
-        ranks = sorted(set(range(world)) - ahead) if len(ahead) + counts[behind][0] == world else ranks
-    return _verdict("ras-mismatch", ranks, [], 0.8 if ranks else 0.3, evidence)
+    return {
+        "kind": told.kind,
+        "ranks": told.ranks,
+        "hosts": told.hosts,
+        "confidence": told.confidence,
+        "evidence": told.evidence,
+    }
 
 
 def _watchdogs(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culprit | None:
@@ -152,12 +174,47 @@ def _watchdogs(errors: list[Row], world: int | None, host_of: dict[int, str]) ->
 def _fatal(errors: list[Row]) -> Culprit | None:
     """A warning followed by a chain of error codes ended the job on that process; the first such chain is the root."""
     chained = {(row["host"], row["file"]) for row in errors if row["op"] == "chain" and row["code"]}
-    first = next((row for row in errors if row["op"] == "warning" and (row["host"], row["file"]) in chained), None)
+    warned = [row for row in errors if row["op"] == "warning" and (row["host"], row["file"]) in chained]
+    return _failed(warned, errors, SUSPECT)
+
+
+def _warned(errors: list[Row]) -> Culprit | None:
+    """A warning of a failure where nothing was recorded after it."""
+    warned = [row for row in errors if row["op"] == "warning" and is_failure(row["text"] or "")]
+    return _failed(warned, errors, WARNED)
+
+
+def _failed(warned: list[Row], errors: list[Row], confidence: float) -> Culprit | None:
+    """Return the cause that the first warning states, with what its words mean, or another that stands beside it."""
+    first = first_of(warned)
     if first is None:
         return None
-    rank = [first["rank"]] if first["rank"] is not None else []
-    host = [first["host"]] if first["host"] else []
-    return _verdict("error", rank, host, 0.5, [_location(first)], words=str(first["text"] or "")[:160])
+    words = str(first["text"] or "")[:160].rstrip(".")
+    beside = [row for row in errors if row["op"] in ("warning", "provider") and cause_of(row["text"] or "")]
+    cause = cause_of(words) or next((cause_of(row["text"]) for row in beside), None)
+    chain = next(
+        (row["data"].get("at") for row in errors if row["op"] == "chain" and row["host"] == first["host"]), None
+    )
+    layer = f", in {str(chain).rpartition(':')[0].rpartition('/src/')[2]}" if chain else ""
+    said = f"{words} ({_who(first)}{layer})" + (f": {cause.meaning}" if cause else "")
+    ranks, hosts = ([first[name]] if first[name] is not None else [] for name in ("rank", "host"))
+    lines = [_location(row) for row in (first, *(each for each in beside[:4] if each is not first))]
+    told: Culprit = {
+        "kind": "error",
+        "ranks": ranks,
+        "hosts": hosts,
+        "confidence": confidence,
+        "evidence": [said, *lines],
+    }
+    return {**told, "command": cause.command} if cause else told
+
+
+def _who(row: Row) -> str:
+    """Say which process wrote a line, as far as it is told."""
+    if row["rank"] is not None:
+        return f"rank {row['rank']}" + (f" on {row['host']}" if row["host"] else "")
+    device = f"device {row['device']}" if row["device"] is not None else ""
+    return " of ".join(each for each in (device, row["host"] or "") if each) or "a process that is not named"
 
 
 def _killed(errors: list[Row]) -> Culprit | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright.analysis.document import Culprit
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 # Which side must be equal on all members: (what the caller hands in, what it gets).
 _SIDES = {"all-to-all": (False, False), "gather": (True, False), "scatter": (False, True)}
 _MOST_SEQUENCES = 2_000
+MOST_LISTED = 16  # ranks or ranges of ranks in a sentence
 
 
 class _Ask(NamedTuple):
@@ -174,9 +176,14 @@ def _is_uneven(op: str, asks: dict[int, _Ask]) -> bool:
 
 
 def say_ranks(ranks: list[int]) -> str:
-    """Return ``rank 3`` or ``ranks 0, 1, 2``, shortened beyond sixteen."""
-    listed = ", ".join(map(str, ranks[:16])) + (f" and {len(ranks) - 16} more" if len(ranks) > 16 else "")
-    return f"rank{'s' if len(ranks) != 1 else ''} {listed}"
+    """Return ``rank 3`` or ``ranks 0, 1, 2``; of more than sixteen as ranges, and of those the first sixteen."""
+    parts = [str(rank) for rank in ranks]
+    if len(ranks) > MOST_LISTED:
+        # Consecutive ranks have one difference between rank and position.
+        runs = [[rank for _, rank in run] for _, run in groupby(enumerate(ranks), lambda each: each[1] - each[0])]
+        parts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    more = f" and {len(parts) - MOST_LISTED} more" if len(parts) > MOST_LISTED else ""
+    return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(parts[:MOST_LISTED])}{more}"
 
 
 def _culprit(ranks: list[int], kind: str, confidence: float, evidence: list[str]) -> Culprit:

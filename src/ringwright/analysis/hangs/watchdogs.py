@@ -194,7 +194,18 @@ def _told(hung: WatchdogReports) -> str:
     if len(spoke) == hung.expected and "" not in _groups(hung):
         return f"cannot tell: all {len(spoke)} ranks wait for the same operation, {_listed(hung)}"
     alone = f", {'each ' * (len(spoke) > 1)}waiting in " if len(hung.waiting) == len(spoke) else ", those that wait in "
-    return f"{said}{alone}{_listed(hung)}"
+    return f"{said}{alone}{_listed(hung)}{_queued(hung)}"
+
+
+def _queued(hung: WatchdogReports) -> str:
+    """Say how many works a rank that speaks alone has enqueued behind the one it waits in, where its counters tell."""
+    ahead = [
+        done.enqueued - report.sequence
+        for rank, report in hung.waiting.items()
+        for (who, _), done in hung.progress.items()
+        if who == rank and done.at == report.sequence and done.enqueued is not None
+    ]
+    return f", {ahead[0]:,} more enqueued behind it" if len(ahead) == 1 and ahead[0] > 0 else ""
 
 
 def _listed(hung: WatchdogReports) -> str:

@@ -34,6 +34,7 @@ _OTHERS = [
     re.compile(r"^\[\d{1,6}\]:? "),  # the number of a rank alone
 ]
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[mK]")
+UNNAMED = "-"  # the host of lines whose host:pid:tid somebody took off
 MOST_LAYERS = 4  # of prefixes on one line
 
 

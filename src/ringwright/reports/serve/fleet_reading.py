@@ -28,7 +28,7 @@ from ringwright.reports.serve.fleet import TABLE, FleetTable, read_table
 from ringwright.reports.serve.job_opening import LONGEST, exit_code, recorded, say
 
 OFTEN_S = 2.0  # between two tables while jobs are read
-ENDED = ("wrong", "hang", "died")  # kinds of answers that lose more than time: these stand first
+ENDED = ("wrong", "hung", "failed")  # kinds of answers that lose more than time: these stand first
 
 
 class _Reading:

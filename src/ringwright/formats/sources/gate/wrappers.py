@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ringwright.formats.sources.detect import PEEK_BYTES
 from ringwright.formats.sources.kinds import WORDS, kinds
+from ringwright.formats.sources.launchers import UNNAMED
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -46,6 +47,13 @@ _PUT_BEFORE = re.compile(
     rb"\[\d{1,6}\]:? |\d{1,6}: |\[\d+,\d+\](?:<std\w+>)?: ?|\[pod/[\w./-]+\] |[\w.-]+ \| |> |\w{3} [ \d]\d [\d:]{8} \S+ \S+: "
     rb"|\d{4}-\d\d-\d\dT[\d:.]+Z |\(\w+ pid=\d+[^)]*\) "
 )
+_LEVEL = rb"(?:[\w./+-]{1,200}:\d{1,7} )?NCCL (?:INFO|WARN|TRACE|CALL) "
+_PROCESS = re.compile(rb"[\w.-]+:\d+:\d+ (?:\[\d+\] )?" + _LEVEL)
+_DEVICE_ALONE = re.compile(
+    rb"^(?P<put>(?:" + _PUT_BEFORE.pattern + rb")*?)(?:[^\s:]{0,64}:[^\s:]{0,32}:[^\s:]{0,32} |[^\w\s\[]{1,32} )?"
+    rb"\[(?P<device>\d{1,4})\] (?=" + _LEVEL + rb")",
+    re.MULTILINE,
+)
 BLOCK_BYTES = 1 << 20
 _CUT = 0.5  # of the lines behind those of full width, that begin as no line does: fewer, and they are no pieces
 # Rows of tables, hosts and processes, launchers, times, levels, and what ranks say of themselves.
@@ -61,7 +69,7 @@ Alter = Callable[[bytes], bytes]
 def unwrapped(source: Source, head: bytes) -> Source:
     """Return a source that begins with ``head``, or one of the lines inside where these are a log or a table."""
     alters: list[Alter] = []
-    for tried in (_line_feeds, _undressed, partial(_inside, name=source.name), _joined):
+    for tried in (_line_feeds, _undressed, partial(_inside, name=source.name), _joined, _identified):
         alter = tried(head) if b"\0" not in head else None
         if alter is not None:
             head = alter(head)
@@ -143,6 +151,14 @@ def _joined(head: bytes) -> Alter | None:
         return b"\n".join(made)
 
     return joined
+
+
+def _identified(head: bytes) -> Alter | None:
+    """Put a process that nobody names before lines of NCCL's whose host:pid:tid was cut off or blackened, one for each device."""
+    if _PROCESS.search(head) or not _DEVICE_ALONE.search(head):
+        return None
+    name = UNNAMED.encode()
+    return lambda block: _DEVICE_ALONE.sub(rb"\g<put>" + name + rb":\g<device>:\g<device> [\g<device>] ", block)
 
 
 def _is_table(lines: list[bytes], width: int) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ringwright.formats.sources.launchers import UNNAMED
 from ringwright.formats.sources.nccl_log import dialect
 from ringwright.formats.sources.nccl_log.collectives import event_rows, time_bins
 from ringwright.formats.sources.nccl_log.fold import RecordSink
@@ -82,7 +83,8 @@ def _communicators(state: LogState, identity: JobIdentity) -> list[Row]:
         parent = next((parents.get((h.host, h.pid, h.parent)) for h in handles if h.parent), None)
         seen = {(h.host, h.pid, h.bus_id or h.device) for h in handles}
         hosts = {h.host for h in handles}
-        nnodes = next((h.nnodes for h in handles if h.nnodes), len(hosts) if len(seen) == group.size else None)
+        is_whole = len(seen) == group.size and UNNAMED not in hosts
+        nnodes = next((h.nnodes for h in handles if h.nnodes), len(hosts) if is_whole else None)
         rows.append(
             {
                 "communicator": number,
@@ -129,7 +131,7 @@ def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> 
         for kind, count in wiring.channels.items():
             rows.append({"kind": "channels", "communicator": number, "value": f"{kind}={count}", "ground": "read"})
     for (host, index), name in state.nics.items():
-        rows.append({"kind": "nic", "host": host, "nic": str(index), "value": name, "ground": "read"})
+        rows.append({"kind": "nic", "host": _process(host)["host"], "nic": str(index), "value": name, "ground": "read"})
     return rows
 
 
@@ -146,8 +148,7 @@ def _adding(state: LogState, identity: JobIdentity) -> list[Row]:
             {
                 "kind": "adding",
                 "communicator": group_of.get(handle),
-                "host": line.host or None,
-                "pid": line.pid or None,
+                **_process(line.host, line.pid),
                 "device": line.device if line.device >= 0 else None,
                 "rank": rank,
                 "src": inside if inside is not None and inside >= 0 else None,
@@ -157,6 +158,12 @@ def _adding(state: LogState, identity: JobIdentity) -> list[Row]:
             }
         )
     return rows
+
+
+def _process(host: str, pid: int = 0) -> Row:
+    """Return host and pid of a process as far as they are named."""
+    is_named = host != UNNAMED
+    return {"host": host or None, "pid": pid or None} if is_named else {"host": None, "pid": None}
 
 
 def _edge(kind: str, communicator: int, channel: int, src: int, dst: int, ground: str) -> Row:
@@ -171,7 +178,7 @@ def _devices(state: LogState, identity: JobIdentity) -> list[Row]:
             continue
         key = (handle.host, handle.pid, str(handle.bus_id or handle.device))
         row = seen.setdefault(
-            key, {"kind": "device", "host": handle.host, "pid": handle.pid, "ground": identity.rank_ground}
+            key, {"kind": "device", **_process(handle.host, handle.pid), "ground": identity.rank_ground}
         )
         row["rank"] = identity.rank_of.get(handle.index) if row.get("rank") is None else row["rank"]
         row["device"] = handle.device
@@ -182,7 +189,7 @@ def _devices(state: LogState, identity: JobIdentity) -> list[Row]:
             devices = state.device_of.get((host, pid))
             device = devices.most_common(1)[0][0] if devices else None
             rank = state.process_rank.get((host, pid))
-            row = {"kind": "device", "host": host, "pid": pid, "device": device, "rank": rank, "ground": "read"}
+            row = {"kind": "device", **_process(host, pid), "device": device, "rank": rank, "ground": "read"}
             seen[host, pid, ""] = row
     return list(seen.values())
 
@@ -198,8 +205,7 @@ def _other_events(state: LogState, identity: JobIdentity) -> list[Row]:
                 "kind": "error",
                 "op": error.kind,
                 "rank": rank,
-                "host": error.host or None,
-                "pid": error.pid or None,
+                **_process(error.host, error.pid),
                 "device": error.device if error.device >= 0 else None,
                 "code": error.status,
                 "text": error.text[:1000],
@@ -257,6 +263,8 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Ro
         claim(f"env {name}", ", ".join(value for value, _ in values.most_common(3)), "read")
     for name, _ in state.network.most_common(3):
         claim("network", name, "read")
+    for why, _ in state.network_lost.most_common(3):
+        claim("network not used", why, "read")
     for name, _ in state.platform.most_common(3):
         claim("platform", name, "read")
     if fold.records:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ringwright.formats.sources.iteration_line import iteration_line
-from ringwright.formats.sources.nccl_log import switch_lines
+from ringwright.formats.sources.nccl_log import ras_text, switch_lines
 from ringwright.formats.sources.nccl_log.state import ErrorLine, LogState
 
 Place = tuple[str, int]
@@ -38,15 +38,13 @@ _ITER_GENERIC = re.compile(
     r"^(?:iter|step)(?:ation)? (?P<n>\d{1,15}):.*?time: (?P<t>\d{1,15}(?:\.\d{1,15})?) ?(?P<unit>ms|s)\b"
 )
 _TP_PP_RANK = re.compile(r"on \(tensor, pipeline\) model parallel rank \((\d{1,7}), (\d{1,7})\)")
-_RAS_COUNT = re.compile(r"\b(?P<ranks>\d{1,7}) ranks? (?:have|has) launched up to operation (?P<op>\d{1,18})\b")
-_RAS_RANK = re.compile(r"Rank (?P<rank>\d+) -- GPU \d+ managed by process \d+ on node (?P<node>\S+)")
-_RAS_COMM = re.compile(r"#\d+-\d+ \((?P<comm>[0-9a-f]{8,16})\) (?P<what>[A-Z]{4,20})")
+_NO_PROVIDER = re.compile(r"provider \w{1,40} output empty list")
 _VERSION = re.compile(r"(?P<kind>[NR]CCL)(?: version|\*\*:) ?:? ?(?P<version>2\.\d{1,2}\.\d{1,2})\b")
 
 # One search that no line of any reader below gets past unnoticed.
 _MARKS = re.compile(
-    r"Watchdog caught|[Ll]ast enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
-    r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)|" + switch_lines.LIBRARY_MARK
+    r"Watchdog caught|[Ll]ast enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|"
+    r"[NR]CCL(?: version|\*\*)|output empty list|" + ras_text.MARK + "|" + switch_lines.LIBRARY_MARK
 )
 _DEGREE_NAMES = {
     "data": "dp",
@@ -77,11 +75,10 @@ NEEDLES = [
     b"parallel_size ..",
     b"world_size ..",
     b"(tensor, pipeline)",
-    b"launched up to operation",
-    b" managed by process ",
     b" from signal ",
     b"iter ",
-    b" MISMATCH",
+    b"output empty list",
+    *ras_text.NEEDLES,
     b"via P2P/",
     b"via NET/",
     b"via SHM",
@@ -175,20 +172,15 @@ def _layout(text: str, state: LogState, where: Place, rank: int | None, time_s: 
 
 
 def _ras(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
-    count = _RAS_COUNT.search(text)
-    if count is not None:
-        state.ras.setdefault("counts", []).append((int(count["ranks"]), int(count["op"])))
-        state.ras.setdefault("place", f"{where[0]}:{where[1]}")
-        return True
-    listed = _RAS_RANK.search(text)
-    if listed is not None and state.ras.get("counts"):
-        entry = (len(state.ras["counts"]) - 1, int(listed["rank"]), listed["node"])
-        state.ras.setdefault("listed", []).append(entry)
-        return True
-    status = _RAS_COMM.search(text)
-    if status is not None:
-        state.ras.setdefault("status", []).append((status["comm"], status["what"]))
-    return status is not None
+    return ras_text.read_ras(text, state, where)
+
+
+def _provider(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
+    """What libfabric prints where it finds no device of a network."""
+    match = _NO_PROVIDER.search(text)
+    if match is not None:
+        state.error(ErrorLine("provider", "", 0, -1, match[0], *where, rank=rank, time_s=time_s))
+    return match is not None
 
 
 def _version(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
@@ -212,5 +204,6 @@ _READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool]
     _layout,
     _ras,
     _killed,
+    _provider,
     _sharp,
 )

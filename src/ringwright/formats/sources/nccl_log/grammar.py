@@ -68,6 +68,12 @@ RULES = (
     ),
     _rule("tuning-kernel", r"(?P<op>\w+):? *\[(?P<path>[A-Za-z ]+)\]:? *(?P<bytes>\d{1,18}) Bytes -> *(?P<rest>\S.*)$"),
     _rule("network", r"Using network (?P<name>.{1,80})$"),
+    _rule(
+        "network-lost",
+        r"(?P<why>NET/Plugin *:? (?!.*CollNet).{0,80}(?:cannot open shared object|[Ff]ailed|returned [1-9]|"
+        r"[Cc]ould not (?:find|load)|No plugin found).*|NET/IB *:? *No device found.*|Failed to open libibverbs\S*.*|"
+        r"NET/OFI .{0,120}(?:[Ff]ailed|No eligible|not found|not supported).*)$",
+    ),
     _rule("nics", r"NET/(?P<net>IB|Socket) *: Using (?P<list>\[0\].*)$"),
     _rule("ofi", r"NET/OFI Selected Provider is (?P<provider>[\w;.-]{1,60})(?: \(found (?P<nics>\d+) nics\))?.*$"),
     _rule("platform", r"NET/OFI Running on (?P<name>[\w.-]{1,60}) platform\b.*$"),

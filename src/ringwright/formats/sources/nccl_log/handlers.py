@@ -178,6 +178,10 @@ def _nics(match: re.Match[str], segment: LineSegment, state: LogState, where: Pl
         state.nics[segment.host, index] = name
 
 
+def _network_lost(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
+    state.network_lost[match["why"][:160]] += 1
+
+
 def _platform(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.platform[match["name"]] += 1
 
@@ -223,6 +227,7 @@ _HANDLERS: dict[str, Callable[[re.Match[str], LineSegment, LogState, Place], Non
     "version": _version,
     "nics": _nics,
     "network": _network,
+    "network-lost": _network_lost,
     "platform": _platform,
     "environment": _environment,
     "chain": _chain,

@@ -306,4 +306,5 @@ def _world(state: LogState, groups: list[LogCommunicator]) -> int | None:
     said = state.launch.get("world", (0, ""))[0]
     if 0 < said <= dialect.MAX_RANKS:
         return said
-    return max((group.size for group in groups), default=None)
+    counted = [row["size"] for row in state.ras.get("groups", [])]
+    return max((*(group.size for group in groups), *counted), default=None)

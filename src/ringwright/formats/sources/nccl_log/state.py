@@ -95,6 +95,7 @@ class LogState:
         self.errors_dropped = 0
         self.nics: dict[tuple[str, int], str] = {}
         self.network: Counter[str] = Counter()
+        self.network_lost: Counter[str] = Counter()  # what NCCL says of a plug-in or of cards that it could not use
         self.platform: Counter[str] = Counter()  # of instances, as the vendor's plug-in names it
         self.environment: dict[str, Counter[str]] = defaultdict(Counter)
         self.launch: dict[str, tuple[int, str]] = {}  # world, tp, pp, dp, ep, cp -> value and place
