@@ -94,6 +94,8 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (b" ** x\n\n Start (ns)  Duration (ns)  CorrId   GrdX\n", "x", "nsys-text"),
     (b"Time (%),Total Time (ns),Instances,Avg (ns),Name\n", "x", "nsys-text"),
     (b"---  ---\n   Name    Self CPU %   Self CPU   # of Calls\n", "x", "key-averages"),
+    (b"x\nNot all ranks joining collective, sequence number: 43\n", "x", "fr-trace"),
+    (b"AssertionError: Missing dump files from ranks {6}\n", "x", "fr-trace"),
     (gzip.compress(LOG), "x", "nccl-log"),
     (gzip.compress(b"SQLite format 3\x00"), "x", None),
     (b"\x1f\x8bbroken", "x", None),
