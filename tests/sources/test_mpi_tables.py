@@ -174,6 +174,15 @@ def test_a_row_of_too_many_words_is_refused_with_its_line(tmp_path: Path) -> Non
     assert [row["example_line"] for row in ledger] == [8]
 
 
+def test_tables_of_two_tools_in_one_output_are_both_read_and_no_row_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(OSU.replace("Fail", "Pass") + IMB + PERFTEST)
+    trace = read(tmp_path / "x")
+    assert trace.df.filter(trace.df["kind"] == "measurement")["source"].to_list() == ["osu"] * 10 + ["imb"] * 6 + [
+        "perftest"
+    ]
+    assert "refused" not in set(trace.table("ledger")["outcome"])
+
+
 def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(OSU.split("\n1 ", maxsplit=1)[0])
     with pytest.raises(InputError, match="no row"):

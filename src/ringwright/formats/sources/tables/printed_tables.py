@@ -122,7 +122,10 @@ def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator
             told = run
         title = tool.title.search(line)
         columns = tool.columns(line)
-        if title or (columns and state.rows):
+        is_over = (
+            bool(state.rows) and not columns and line.lstrip().startswith(("#", "--"))
+        )  # another tool's lines may follow
+        if title or is_over or (columns and state.rows):
             yield from _closed(tool, state, name)
             state = replace(state, facts=dict(state.facts), columns=(), rows=[], refused=[])
         if title:
