@@ -9,7 +9,7 @@ from ringwright.formats.sources.kinds import NO, WORDS, document
 WHAT = "PyTorch profiler's table of averages"
 RANK = 127
 READER = "ringwright.formats.sources.key_averages:read_key_averages"
-_HEADER = re.compile(rb"^ *Name +Self CPU %.{0,600}# of Calls", re.MULTILINE)
+_HEADER = re.compile(rb"\bName +Self CPU %.{0,600}# of Calls")
 
 
 def looks_like(head: bytes, _name: str) -> int:

@@ -10,8 +10,7 @@ WHAT = "kernels as nsys stats prints them"
 RANK = 126
 READER = "ringwright.formats.sources.nsys.printed:read_nsys_text"
 _HEADER = re.compile(
-    rb"^[ \"]*(?:Start \(\w+\)[ \",]+Duration \(\w+\)[ \",]+CorrId|Time ?\(%\)[ \",]+Total Time \(\w+\)[ \",]+Instances)",
-    re.MULTILINE,
+    rb"\bStart \(\w+\)[ \",]+Duration \(\w+\)[ \",]+CorrId|\bTime ?\(%\)[ \",]+Total Time \(\w+\)[ \",]+Instances"
 )
 
 

@@ -11,7 +11,7 @@ WHAT = "table of perftest"
 RANK = 124
 READER = "ringwright.formats.sources.tables.perftest:read_perftest"
 WITHIN = ("nccl-log", "bench", "osu", "imb", "ucc")  # whose files may hold such a table as well
-_TITLE = re.compile(rb"^ *#bytes +#iterations +(?:BW|t_)", re.MULTILINE)
+_TITLE = re.compile(rb"#bytes +#iterations +(?:BW|t_)")
 
 
 def looks_like(head: bytes, _name: str) -> int:

@@ -11,7 +11,7 @@ WHAT = "table of UCC's own benchmark"
 RANK = 123
 READER = "ringwright.formats.sources.tables.ucc:read_ucc"
 WITHIN = ("nccl-log", "bench", "osu", "imb", "perftest")  # whose files may hold such a table as well
-_TITLE = re.compile(rb"^ *Collective: +\w+ *\r?\n *Memory type:|^ *Count +Size +Time, us", re.MULTILINE)
+_TITLE = re.compile(rb"Collective: +\w+ *\r?\n[^\n]{0,120}Memory type:|\bCount +Size +Time, us")
 
 
 def looks_like(head: bytes, _name: str) -> int:
