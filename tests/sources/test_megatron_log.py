@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,7 @@ from ringwright.formats.sources.megatron_log.reader import moves
 from ringwright.formats.sources.sample import sample
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
+from ringwright.reports.terminal import text
 from shared_data import needs_shared_data, real
 
 FILES = Path(__file__).parent / "megatron"
@@ -141,3 +143,50 @@ def test_a_log_whose_lines_are_all_read_is_of_one_kind() -> None:
     trace = read(str(sample()))
     assert trace.meta["source"] == "nccl-log"
     assert trace.table("ledger").filter(pl.col("reason").str.contains("timer")).is_empty()
+
+
+# ------------------------------------------------------------------------------------------------------------- torchtitan
+def titan(rank: int, second: float, step: int, tokens: str = "5,000") -> str:
+    stamp = f"2025-06-16 22:30:{second:06.3f}".replace(".", ",")
+    line = f"step: {step:2}  loss:  6.1384  memory: 49.66GiB(52.28%)  tps: {tokens}  tflops: 300.00  mfu: 30.00%"
+    return f"[rank{rank}]:[titan] {stamp} - root - INFO - {line}"
+
+
+def test_the_time_of_a_step_of_torchtitan_is_between_two_lines_of_its_rank(tmp_path: Path) -> None:
+    lines = [titan(0, 1, 10), titan(1, 1.5, 10), titan(0, 15, 20, "7,000"), titan(1, 17.5, 20), titan(0, 16, 20)]
+    trace = written(tmp_path, *lines)
+    steps = trace.df.filter(kind="step").select("iteration", "rank", "multiplicity", "duration_s", "ground").rows()
+    assert steps == [
+        (10, 0, 1, None, "read"),
+        (10, 1, 1, None, "read"),
+        (20, 0, 10, pytest.approx(1.4), "inferred"),
+        (20, 1, 10, pytest.approx(1.6), "inferred"),
+        (20, 0, 1, None, "read"),  # a line again: no step lies between
+    ]
+    told = claims(trace)
+    assert (told["tokens"], told["mfu"], told["throughput"]) == (
+        "5,400 a second and GPU",
+        "30.00 %",
+        "300.0 TFLOP/s per GPU",
+    )
+
+
+def test_steps_and_timers_stand_in_the_text_where_a_log_holds_no_calls() -> None:
+    printed = text(summarise(read(str(FILES / "megatron-minmax.log"))), width=100)
+    assert "22 ms to 36.4 ms" in printed
+    assert re.search(r"params-all-gather +\d+\.\d\d ms, \d+% of the step", printed)
+    assert printed.index("params-all-gather ") < printed.index("forward-backward ")  # named after an operation first
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("titan1287.log", ("1.396 s to 1.465 s", "mfu: 33.94 %")),
+        ("megatron756.log", ("5.445 s to 5.534 s",)),
+        ("nccl743_megatron_timers.log", ("backward-params-all-reduce", "21.29 ms, 14% of the step")),
+    ],
+)
+def test_what_published_logs_say_of_steps_is_printed(name: str, said: tuple[str, ...]) -> None:
+    printed = text(summarise(read(real(f"field/{name}"))), width=100)
+    assert [words for words in said if words not in printed] == []

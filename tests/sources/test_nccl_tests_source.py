@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.formats.sources.tables.nccl_tests import read_tables
+from ringwright.formats.sources.tables.nccl_tests import read_tables, text_tables
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
@@ -245,3 +246,16 @@ def test_json_lines_pass_the_laws_too(tmp_path: Path) -> None:
     (table,) = tables(tmp_path, good + bad, "baseline.jsonl")
     assert [row.time_s for row in table.rows] == [pytest.approx(9e-3)]
     assert [(each.law, each.line) for each in table.refused] == [("ceiling", 2)]
+
+
+def test_lines_that_two_processes_wrote_on_one_are_two() -> None:
+    """Each process is its own rank 0 here, and their line ends came after both had written."""
+    alone = re.sub(r"(0\.05|0\.10|9\.86|9\.88)    (?:\1)", r"\1    0.00", NEW.replace("Rank  1", "Rank  0"))
+    head, rows = alone.split("\n")[:8], [line for line in alone.split("\n") if line.startswith("  ")]
+    other = rows[0].replace("20.00", "21.00"), rows[1].replace("108874", "108880")
+    closing = "# Out of bounds values : 0 OK# Avg bus bandwidth : 1"
+    tables = list(text_tables([*head, rows[0] + other[0], "", rows[1] + other[1], "", closing], "two.txt"))
+    assert [[row.time_s for row in table.rows] for table in tables] == [
+        [pytest.approx(20e-6), pytest.approx(0.108874)],
+        [pytest.approx(21e-6), pytest.approx(0.108880)],
+    ]

@@ -17,6 +17,7 @@ from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.formats.sources.bench import read_bench
 from ringwright.formats.sources.chakra_et import read_chakra_et
+from ringwright.formats.sources.kinds import kinds
 from ringwright.formats.sources.nsys import read_nsys
 from ringwright.formats.sources.param_comms import read_param_comms
 from ringwright.formats.sources.pytorch_et import read_pytorch_et
@@ -24,7 +25,10 @@ from ringwright.formats.sources.tables.perf_table import read_perf_table
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
+from sources import test_fr_trace
 from sources.test_chakra_et import coll
+from sources.test_kernel_tables import PRINTED
+from sources.test_mpi_tables import SAMPLES
 from sources.test_nccl_tests_source import NEW
 from sources.test_param_comms import BASIC
 from sources.test_perf_table import CSV
@@ -92,6 +96,10 @@ KINDS: dict[str, tuple[Callable[..., Trace], dict[str, bytes]]] = {
     "param-comms": (read_param_comms, {"rank0.json": json.dumps(BASIC).encode()}),
     "bench": (read_bench, {"a.txt": NEW.encode(), "b.jsonl": json.dumps(REPORTS).encode()}),
     "perf-table": (read_perf_table, {"a.csv": CSV, "pico.tar": PICO}),
+    **{
+        kind: (kinds()[kind].read, {"job.out": text.encode()})
+        for kind, text in {**SAMPLES, **PRINTED, **test_fr_trace.PRINTED}.items()
+    },
 }
 
 

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
+from ringwright.analysis.library_of_calls import OF_NCCL, UNKNOWN, made_by
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.costs import nccl
 from ringwright.costs.transports import carrier
@@ -25,7 +26,7 @@ _GPU_MEMORY = re.compile(
     r"-?(?<!\d)\d+GB", re.IGNORECASE
 )  # from the first digit on, or many digits are tried from each
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
-_CLAIMED = ("gpu", "release", "hosts", "nodes")
+_CLAIMED = ("gpu", "release", "hosts", "nodes", "library")
 _OF_LOG = ("platform", "network")  # which a log says of all that it holds
 _NODE_TYPES = {
     ("A100", 8): "dgx-a100",
@@ -60,6 +61,13 @@ class BenchmarkTimes:
     variant: str = ""
     platform: str = ""  # and network: as the log that holds the table says, empty where it is silent
     network: str = ""
+    library: str = UNKNOWN  # which made its calls, as ``library_of_calls`` names it
+    software: str = ""  # which MPI, as the line that started the ranks tells
+
+    @property
+    def is_of_nccl(self) -> bool:
+        """Whether NCCL's model and programs may speak of it: NCCL or RCCL made its calls, or nobody says who did."""
+        return self.library in (*OF_NCCL, UNKNOWN)
 
     @property
     def label(self) -> str:
@@ -115,6 +123,7 @@ def tables(trace: Trace, rates: list[Row] | None = None) -> list[BenchmarkTimes]
             )
             # of a benchmark all rows of a table have it: it was forced; a job's calls only say which one was chosen
             table.variant = (entry["algorithm"] or "") if entry["kind"] == "benchmark" else ""
+            table.library = made_by(trace.meta)
             _describe(table, claims, trace)
             groups[key] = table
         side = table.inplace_s if entry["task"] == "in-place" else table.times_s
@@ -138,6 +147,7 @@ def _describe(table: BenchmarkTimes, claims: TableClaims, trace: Trace) -> None:
     releases = trace.meta.get("nccl_versions") or []
     table.gpu = known.get("gpu", "")
     table.release = known.get("release", "") or (str(releases[0]) if len(releases) == 1 and table.kind == "job" else "")
+    table.software = known.get("library", "")
     table.hosts = frozenset(known.get("hosts", "").split())
     if table.nnodes is None and known.get("nodes", "").isdecimal():
         table.nnodes = int(known["nodes"])

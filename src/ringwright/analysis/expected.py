@@ -7,6 +7,7 @@ a well-configured machine. Clusters are compared only when operation, ranks and 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 SLOW, MUCH_SLOWER = 1.5, 3.0
 NEAR = 1.25
 SOCKET = "Socket"  # NCCL's word for plain sockets
+_MODELLED = {"open-mpi": "open-mpi", "mpich": "mpich2", "mvapich": "mvapich"}  # library of MPI -> slug of its rules
+SPIKE = 1.5  # times the next larger size
 CLIFF = 0.7  # of the bandwidth of the next smaller size
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=nccl.%h.%p.log"
@@ -134,8 +137,8 @@ def _cause(table: BenchmarkTimes, factor: float, size: int, peer: BenchmarkTimes
 def _against_model(table: BenchmarkTimes, box: str | None, release: str | None) -> list[JobFinding]:
     """Compare the largest size with what NCCL itself predicts; RingwrightError where the model cannot say."""
     large = [size for size in table.sizes if size >= LARGE_BYTES]
-    if not large or table.variant:
-        return []  # latency alone, or an algorithm that was forced
+    if not large or table.variant or not table.is_of_nccl:
+        return []  # latency alone, an algorithm that was forced, or another library
     size = large[-1]
     if table.op not in nccl.OPS:
         raise UsageError(f"NCCL's model has no cost for {table.op}")
@@ -201,6 +204,7 @@ def cliffs(
 ) -> list[CliffFinding]:
     """Return every fall of bandwidth by more than 30 % from one size to the next, the deepest first.
 
+    A size that takes longer than the next larger one, and far longer than both neighbours suggest, is called so: a spike.
     Each is a finding with ``op``, ``table``, ``from_bytes``, ``to_bytes``, ``fall`` (share of bandwidth lost) and ``model``:
     what NCCL's model changes there, or why it cannot tell. A fall that the in-place run does not show is the cost of a
     first call (loading a kernel) and is marked so. ``rates`` is the Trace's bandwidth where that is known already.
@@ -212,6 +216,7 @@ def cliffs(
         for low, high in itertools.pairwise(sizes):
             cliff = _cliff(table, low, high)
             if cliff is not None:
+                _name_spike(cliff, table)
                 cliff["model"] = _change(table, low, high, box, release)
                 cliff["detail"] += f". {cliff['model']}"
                 cliff["command"] = cliff["command"] or usual
@@ -237,7 +242,7 @@ def _cliff(table: BenchmarkTimes, low: int, high: int) -> CliffFinding | None:
     if is_first:
         detail += "; the other run does not show it: looks like the cost of a first call or a disturbance"
     evidence = [f"{format_size(size)}: {times[size] * 1e6:,.1f} us" for size in (low, high)]
-    command = remedies.perf(table.op, low, high)
+    command = remedies.perf(table.op, low, high, table.source)
     result = _finding("info" if is_first else "warning", title, detail, evidence, command)
     return {
         **result,
@@ -250,8 +255,41 @@ def _cliff(table: BenchmarkTimes, low: int, high: int) -> CliffFinding | None:
     }
 
 
+def _rules_of(table: BenchmarkTimes, low: int, high: int) -> str:
+    """Return the command that tells what the rules of a library of MPI choose around two sizes; "" where none is modelled."""
+    library = _MODELLED.get(table.software)
+    if library is None or not table.nranks:
+        return ""
+    asked = f"--collective {table.op} --ranks {table.nranks}{f' --nodes {table.nnodes}' if table.nnodes else ''}"
+    return f"; what the rules of {table.software} choose: ringwright library {library} {asked} -b {low} -e {high}"
+
+
+def _name_spike(cliff: CliffFinding, table: BenchmarkTimes) -> None:
+    """Call a cliff a spike where the next larger size takes less time, and a line between both neighbours far less."""
+    low, high = cliff["from_bytes"], cliff["to_bytes"]
+    beyond = next((size for size in table.sizes if size > high), None)
+    if beyond is None or table.steady_s(beyond) >= table.steady_s(high) / SPIKE:
+        return
+    share = math.log(high / low) / math.log(beyond / low)
+    between = table.steady_s(low) ** (1 - share) * table.steady_s(beyond) ** share
+    times = [table.steady_s(size) * 1e6 for size in (low, high, beyond)]
+    if times[1] < SLOW * between * 1e6:
+        return
+    cliff["title"] = f"{format_size(high)} takes {times[1] / between / 1e6:.1f} times what its neighbours suggest"
+    cliff["detail"] = (
+        f"{table.label}: {times[1]:,.1f} us, between {times[0]:,.1f} us at {format_size(low)} and {times[2]:,.1f} us at "
+        f"{format_size(beyond)}: looks like a switch of algorithm, or a call that something disturbed"
+    )
+    cliff["evidence"].append(f"{format_size(beyond)}: {times[2]:,.1f} us")
+    cliff["command"] = remedies.perf(table.op, low, beyond, table.source)
+
+
 def _change(table: BenchmarkTimes, low: int, high: int, box: str | None, release: str | None) -> str:
     """Say what NCCL's model changes between two sizes, or why it cannot tell."""
+    if not table.is_of_nccl:
+        return f"Which algorithm {table.library.upper()} takes at each size is not printed" + _rules_of(
+            table, low, high
+        )
     try:
         version = release_of(table, release)
         system, ground = system_of(table, box)

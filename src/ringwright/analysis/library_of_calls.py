@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-NCCL, RCCL, GLOO, MPI, UCC, XLA, UNKNOWN = "nccl", "rccl", "gloo", "mpi", "ucc", "xla", ""
+NCCL, RCCL, GLOO, MPI, UCC, XLA, VERBS, UNKNOWN = "nccl", "rccl", "gloo", "mpi", "ucc", "xla", "verbs", ""
 OF_NCCL = (NCCL, RCCL)  # which share settings and nccl-tests
 # Sources that only one library writes, where the recording itself names none.
 _OF_SOURCE = {
@@ -18,6 +18,10 @@ _OF_SOURCE = {
     "prometheus": NCCL,
     "rccl-recorder": RCCL,
     "xplane": XLA,
+    "osu": MPI,
+    "imb": MPI,
+    "ucc": UCC,
+    "perftest": VERBS,
 }
 _MPI = re.compile(r"\bmpi|mpich|mvapich|open ?mpi", re.IGNORECASE)
 

@@ -26,6 +26,14 @@ PERF = {
     "recv": "sendrecv_perf",
     "send-recv": "sendrecv_perf",
 }
+# Of OSU's programs those whose sizes are the whole.
+OSU = {
+    "all-reduce": "allreduce",
+    "broadcast": "bcast",
+    "reduce": "reduce",
+    "reduce-scatter": "reduce_scatter",
+    "send-recv": "bw",
+}
 
 
 def inputs(names: Sequence[str | None]) -> str:
@@ -74,6 +82,11 @@ def pairs(meta: Mapping[str, Any]) -> str:
     return "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100" if is_nccl(meta) else ""
 
 
-def perf(op: str, low_bytes: int, high_bytes: int) -> str:
-    """Return the nccl-tests run over a range of sizes; empty where nccl-tests has no program for the operation."""
+def perf(op: str, low_bytes: int, high_bytes: int, source: str = "") -> str:
+    """Return the run over a range of sizes of the benchmark that was read; empty where it has no program for the operation."""
+    if source == "osu":
+        name = OSU.get(op)
+        return f"osu_{name} -m {low_bytes}:{high_bytes} -i 1000 -f" if name else ""
+    if source in ("imb", "ucc", "perftest"):
+        return ""
     return f"{PERF[op]} -b {low_bytes} -e {high_bytes} -f 2 -w 20 -n 100" if op in PERF else ""

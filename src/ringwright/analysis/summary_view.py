@@ -241,6 +241,14 @@ class SeenFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenIteration:
+    """A step, and how long it took on the slowest rank."""
+
+    iteration: int | None = None
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SeenClaim:
     """What a source states, or what follows from it."""
 
@@ -551,6 +559,7 @@ class SeenSummary:
     warnings: list[str] = field(default_factory=list)
     normal: list[SeenNormal] = field(default_factory=list)
     normal_unknown: list[str] = field(default_factory=list)
+    iterations: list[SeenIteration] = field(default_factory=list)
     claims: list[SeenClaim] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
     coverage: str = ""

@@ -164,7 +164,7 @@ def _watchdogs(errors: list[Row], world: int | None, host_of: dict[int, str]) ->
         return None
     accused = accuse(hung)
     places = [_location(row) for row in hung.rows]
-    hosts = sorted({host_of[rank] for rank in accused.ranks if rank in host_of})
+    hosts = sorted({host for rank in accused.ranks if (host := host_of.get(rank))})
     evidence = [*places[:8], *accused.why]
     if hung.silent:
         evidence.append(f"ranks that said nothing: {', '.join(map(str, hung.silent[:20]))}")

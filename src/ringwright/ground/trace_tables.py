@@ -18,7 +18,8 @@ EVENTS = {
     "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call),
     # phase (a named stretch of a step), sync (a call that waits), operator (what a launch
     # belongs to: gradient, backward, ddp, or a fused operation by its pattern), status (how far a rank came in a group),
-    # measurement (a row of a benchmark), metric (a sample of a gauge)
+    # measurement (a row of a benchmark), statistic (another number of such a row: ``task`` names its column), metric (a sample
+    # of a gauge)
     "op": "str",  # all-reduce, ...; for kind=error the error class
     "task": "str",
     "rank": "i32",  # global rank; null when unknown or when the row stands for several ranks

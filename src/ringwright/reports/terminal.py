@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.analysis.document import Summary
 from ringwright.analysis.summary_view import SeenHosts, SeenPair, SeenProvision, SeenSummary
 from ringwright.ground.trace_tables import CHECKPOINT
-from ringwright.ground.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size, format_time
 from ringwright.reports import adders, bursts, headline, layout, timed_tables, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
 
@@ -20,6 +21,9 @@ TOP_COMMUNICATORS = 8
 TOP_PAIRS = 5
 TOP_FINDINGS = 3
 TOP_ERRORS = 3
+TOP_TIMERS = 12
+TIMER = "phase "  # before the name of a timer, among the claims
+RATES = ("throughput", "tokens", "mfu")
 
 
 def write(summary: Summary | SeenSummary, file: TextIO, *, width: int | None = None, following: str = "") -> None:
@@ -33,6 +37,7 @@ def write(summary: Summary | SeenSummary, file: TextIO, *, width: int | None = N
     _verdict(out, view)
     _operations(out, view)
     _phases(out, view)
+    _steps(out, view)
     _communicators(out, view)
     _algorithms(out, view)
     topology.write(out, view)
@@ -156,6 +161,26 @@ def _phases(out: Console, view: SeenSummary) -> None:
         left=("phase", "operations"),
     )
     layout.cut(out, TOP_SIZES, len(ordered), "phases")
+
+
+def _steps(out: Console, view: SeenSummary) -> None:
+    """Say how long steps took and what a trainer's own timers say, where nothing else of the recording has a time."""
+    times = [step.time_s for step in view.iterations if step.time_s is not None]
+    if view.operations or not times:
+        return
+    layout.heading(out, "steps", f"{format_count(len(times))} with a time")
+    layout.line(
+        out, f"{format_time(min(times))} to {format_time(max(times))}, {format_time(median(times))} in the middle"
+    )
+    timers = [claim for claim in view.claims if str(claim.field).startswith(TIMER)]
+    if timers:
+        rows = [(str(each.field).removeprefix(TIMER), each.value) for each in timers]
+        layout.heading(out, "timers", "means; those named after an operation first")
+        layout.table(out, ("timer", "time"), rows[:TOP_TIMERS], left=("timer", "time"))
+        layout.cut(out, TOP_TIMERS, len(rows), "timers")
+    for name in RATES:
+        if told := next((claim for claim in view.claims if claim.field == name), None):
+            layout.line(out, f"{name}: {told.value}")
 
 
 def _communicators(out: Console, view: SeenSummary) -> None:

@@ -1,4 +1,4 @@
-"""From benchmark files to measurements in a Trace."""
+"""From benchmark files to measurements in a Trace: of nccl-tests and its kin, and of tools with printed tables of their own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ringwright.formats.sources.members import Member, whole
 from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.formats.sources.tables.nccl_tests import read_tables, text_tables
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow, lawful
+from ringwright.formats.sources.tables.printed_tables import TableTool, printed_tables
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,12 +37,48 @@ _CSV = re.compile(
 
 def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the measurements of benchmark files; InputError where none holds a row."""
-    gathered = Gathered(KIND)
+    remedy = "give the output of all_reduce_perf and its kin: a header and at least one row of numbers"
+    gathered, tables = _gathered(KIND, _tables, sources, remedy, progress)
+    ranks = {0 if "processes" in table.facts else table.ranks for table in tables}
+    is_rccl = any(table.facts.get("library") == "rccl" for table in tables)
+    return gathered.trace(
+        world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None
+    )
+
+
+def read_printed(
+    kind: str, tool: TableTool, sources: list[Source], remedy: str, progress: Callable[[int], None] | None = None
+) -> Trace:
+    """Return the measurements of a tool that prints titles, column names and rows; InputError where no file holds a row."""
+
+    def read(member: Member, data: bytes) -> list[NcclTestsTable]:
+        return list(printed_tables(tool, data.decode("utf-8", "replace").splitlines(), member.title))
+
+    gathered, tables = _gathered(kind, read, sources, remedy, progress)
+    ranks = {table.ranks for table in tables}
+    libraries = {table.facts.get("library", "") for table in tables}
+    lacking = ["nranks: these tables do not tell how many ranks took part"] if 0 in ranks else []
+    return gathered.trace(
+        world=next(iter(ranks)) or None if len(ranks) == 1 else None,
+        library=next(iter(libraries)) or None if len(libraries) == 1 else None,
+        limits=lacking,
+    )
+
+
+def _gathered(
+    kind: str,
+    read: Callable[[Member, bytes], list[NcclTestsTable]],
+    sources: list[Source],
+    remedy: str,
+    progress: Callable[[int], None] | None,
+) -> tuple[Gathered, list[NcclTestsTable]]:
+    """Return what the tables of some files hold, and the tables."""
+    gathered = Gathered(kind)
     tables: list[tuple[NcclTestsTable, str]] = []
     ended: list[str] = []
     for member in gathered.members(sources, progress):
         data = whole(member, MOST_BYTES)
-        mine = _tables(member, data)
+        mine = read(member, data)
         tables += [(table, member.name) for table in mine]
         gathered.inputs.append(member.name)
         if not mine:
@@ -55,15 +92,11 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
         raise InputError(
             f"no row of a benchmark was found{f'; {told}' if told else ''}",
             where=", ".join(source.name for source in sources[:3]),
-            remedy="give the output of all_reduce_perf and its kin: a header and at least one row of numbers",
+            remedy=remedy,
         )
     for table, file in _apart(tables):
         _emit(gathered, table, file)
-    ranks = {0 if "processes" in table.facts else table.ranks for table, _ in tables}
-    is_rccl = any(table.facts.get("library") == "rccl" for table, _ in tables)
-    return gathered.trace(
-        world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None
-    )
+    return gathered, [table for table, _ in tables]
 
 
 def _apart(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:
@@ -162,7 +195,6 @@ def _emit(gathered: Gathered, table: NcclTestsTable, file: str) -> None:
             "text": table.name,
             "records": 1,
             "multiplicity": 1,
-            "source": KIND,
             "file": file,
             "line": at,
             "kernel": table.facts.get("kernel"),
@@ -179,6 +211,8 @@ def _sides(gathered: Gathered, row: SizeRow, common: dict[str, Any]) -> None:
         gathered.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
     if row.inplace_s is not None and row.inplace_s > 0:
         gathered.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
+    for column, value in row.others:
+        gathered.events.add(**{**common, "kind": "statistic", "task": column, "value": value})
 
 
 def _ranks_implied(table: NcclTestsTable) -> int:

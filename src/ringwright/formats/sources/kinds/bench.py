@@ -10,7 +10,7 @@ from ringwright.formats.sources.kinds import FIRST_LINE, KEYS, NO, WORDS, docume
 WHAT = "benchmark table"
 RANK = 120
 READER = "ringwright.formats.sources.bench:read_bench"
-WITHIN = ("nccl-log",)  # a log may hold a table as well
+WITHIN = ("nccl-log", "osu", "imb", "ucc", "perftest")  # whose files may hold a table as well
 _TABLE = re.compile(
     rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw(?:\(GB/s\))?\s+busbw|out-of-place", re.MULTILINE
 )

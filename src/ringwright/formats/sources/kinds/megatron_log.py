@@ -1,4 +1,4 @@
-"""Logs of Megatron-LM and of DeepSpeed's wall clock: lines of iterations, and of named timers."""
+"""Logs of Megatron-LM, torchtitan and DeepSpeed's wall clock: lines of iterations, and of named timers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from functools import lru_cache
 
 from ringwright.formats.sources.kinds import NO, WORDS, document
 
-WHAT = "Megatron-LM training log"
+WHAT = "training log of Megatron-LM or torchtitan"
 RANK = 118
 READER = "ringwright.formats.sources.megatron_log:read_megatron_log"
 WITHIN = ("nccl-log", "deepspeed-comms")  # a job's log holds other lines as well
 _LINES = re.compile(
     rb"iteration[= ] *\d+/ *\d+ \|[^\n]{0,600}elapsed[ _]time[ _]per[ _]iteration|times? across ranks \(ms\):|"
+    rb"\bstep: +\d+ [^\n]{0,200}\b[tw]ps: +[\d,]+|"
     rb"\btime \(ms\)(?: \| [\w/.-]+: \d|:\r?\n +[\w/.-]+ \.{2,}: )"
 )
 _ARGUMENTS = re.compile(rb"using world size: \d+, data-parallel")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ringwright.formats.sources.iteration_line import NUMBER, iteration_line
+from ringwright.formats.sources.iteration_line import NUMBER, RatedStep, iteration_line, rated_step
 
 _NAME = r"[A-Za-z][\w/.-]{0,80}"
 _TFLOPS = re.compile(rf"throughput per GPU \(TFLOP/s/GPU\): (?P<v>{NUMBER})|\[LM\]-?TFLOPs=(?P<w>{NUMBER})")
@@ -26,13 +26,18 @@ FASTEST, SLOWEST = "fastest rank", "slowest rank"
 
 @dataclass(frozen=True, slots=True)
 class PrintedIteration:
-    """The mean time of the iterations since the line before."""
+    """The mean time of the iterations since the line before; None where nothing tells it.
+
+    ``since`` is how many these are where the line before of the same rank tells it; a time is inferred that no line prints.
+    """
 
     number: int
-    total: int
-    seconds: float
+    seconds: float | None
     line: int
     tflops: float | None = None
+    rank: int | None = None
+    since: int | None = None
+    is_inferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class TrainingLines:
 
     iterations: list[PrintedIteration] = field(default_factory=list)
     timers: list[PrintedTimer] = field(default_factory=list)
+    rated: dict[int | None, list[RatedStep]] = field(default_factory=dict)  # of each rank that prints them
     _how: str = ""
     _before: str = ""
     _name: str = ""
@@ -76,14 +82,30 @@ class TrainingLines:
 
     def _iteration(self, text: str, number: int) -> bool:
         said = iteration_line(text)
+        if said is None and (rated := rated_step(text)) is not None:
+            self._rated(rated, number)
+            return True
         if said is None:
             step = _STEP.search(text)
             self._step = int(step[1]) if step else self._step
             return False
         flops = _TFLOPS.search(text)
         told = float(flops["v"] or flops["w"]) if flops else None
-        self.iterations.append(PrintedIteration(said.number, said.total, said.seconds, number, told))
+        self.iterations.append(PrintedIteration(said.number, said.seconds, number, told))
         return True
+
+    def _rated(self, step: RatedStep, line: int) -> None:
+        """Take a step whose time follows from when its line and the one before it of its rank were printed."""
+        told = self.rated.setdefault(step.rank, [])
+        before = told[-1] if told else None
+        told.append(step)
+        since = step.number - before.number if before is not None and step.number > before.number else None
+        seconds = None
+        if before is not None and since and step.stamp_s is not None and before.stamp_s is not None:
+            seconds = (step.stamp_s - before.stamp_s) / since if step.stamp_s > before.stamp_s else None
+        self.iterations.append(
+            PrintedIteration(step.number, seconds, line, step.tflops, step.rank, since, is_inferred=seconds is not None)
+        )
 
     def _inline(self, text: str, number: int) -> bool:
         match = _INLINE.search(text)

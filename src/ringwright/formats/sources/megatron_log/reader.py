@@ -1,4 +1,4 @@
-"""From logs of Megatron-LM to steps and phases of a Trace."""
+"""From logs of Megatron-LM, DeepSpeed and torchtitan to steps and phases of a Trace."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ MOST_ROWS = 5_000_000
 MOST_CLAIMS = 60
 _REMEDY = "train with --log-interval 1 --timing-log-level 2 --timing-log-option minmax"
 _MOST_S = 1e9
+_BY_STAMPS = 0.8  # how sure the time of a step is between whose lines something else may have happened
 # which operation a timer's name tells of; all-grads-sync tells none: it is an all-reduce or, sharded, a reduce-scatter
 _MOVES = (
     (re.compile(r"reduce[-_]?scatter"), "reduce-scatter"),
@@ -75,8 +76,10 @@ def _read(gathered: Gathered, launch: LogState, member: Member) -> TrainingLines
 def _emit(gathered: Gathered, lines: TrainingLines, file: str) -> None:
     before = 0
     for step in lines.iterations:
-        since = step.number - before if step.number > before else 1
-        if before == 0 and len(lines.iterations) > 1:
+        since = step.since or (step.number - before if step.number > before else 1)
+        if lines.rated and step.since is None:
+            since = 1
+        elif before == 0 and len(lines.iterations) > 1:
             # the first line of a job that went on from a checkpoint counts as many as the next
             since = min(since, max(lines.iterations[1].number - step.number, 1))
         before = step.number
@@ -86,9 +89,13 @@ def _emit(gathered: Gathered, lines: TrainingLines, file: str) -> None:
             "multiplicity": min(since, 1 << 40),
             "file": file,
             "line": step.line,
+            "rank": step.rank,
         }
-        gathered.events.add(**row, duration_s=step.seconds if step.seconds < _MOST_S else None)
-    seen: set[int] = set()
+        row |= {"ground": "inferred", "confidence": _BY_STAMPS} if step.is_inferred else {}
+        gathered.events.add(**row, duration_s=step.seconds if step.seconds and step.seconds < _MOST_S else None)
+    seen = {step.rank for step in lines.iterations if step.rank is not None}
+    for rank in sorted(seen):
+        gathered.device(rank)
     for timer in lines.timers:
         if timer.rank is not None and timer.rank not in seen:
             seen.add(timer.rank)
@@ -114,21 +121,38 @@ def moves(name: str) -> str | None:
 
 def _say(gathered: Gathered, lines: TrainingLines, file: str) -> None:
     """Claim for each timer of the iterations its mean, its share of the step, and how far ranks are apart."""
-    steps = {step.number: step.seconds for step in lines.iterations}
+    steps = {step.number: step.seconds for step in lines.iterations if step.seconds is not None}
     flops = [step.tflops for step in lines.iterations if step.tflops is not None]
     if flops:
         gathered.claim("throughput", f"{fmean(flops):.1f} TFLOP/s per GPU", file, note="mean of what the log prints")
+    _say_rates(gathered, lines, file)
     by_name: dict[str, list[PrintedTimer]] = defaultdict(list)
     for timer in lines.timers:
         if timer.iteration is not None:
             by_name[timer.name].append(timer)
-    for name, timers in list(by_name.items())[:MOST_CLAIMS]:
+    means = {name: fmean(timer.seconds for timer in timers if timer.of != FASTEST) for name, timers in by_name.items()}
+    # what is named after an operation first, and the longest of them
+    order = sorted(by_name, key=lambda name: (moves(name) is None, -means[name]))
+    for name in order[:MOST_CLAIMS]:
+        timers, mean = by_name[name], means[name]
         longest = [timer for timer in timers if timer.of != FASTEST]
-        mean = fmean(timer.seconds for timer in longest)
         whole = [steps[timer.iteration] for timer in longest if timer.iteration in steps]
         share = f", {mean / fmean(whole):.0%} of the step" if whole and fmean(whole) > 0 else ""
         moved = f"; named after {moves(name)}, bytes not told" if moves(name) else ""
         gathered.claim(f"phase {name}", f"{mean * 1e3:.2f} ms{share}", file, note=f"{_whose(timers)}{moved}")
+
+
+def _say_rates(gathered: Gathered, lines: TrainingLines, file: str) -> None:
+    """Claim the means of what torchtitan prints of its steps."""
+    steps = [step for told in lines.rated.values() for step in told]
+    if steps:
+        rate = fmean(step.tokens_per_s for step in steps)
+        gathered.claim("tokens", f"{rate:,.0f} a second and GPU", file, note="mean of what the log prints")
+    if shares := [step.mfu_percent for step in steps if step.mfu_percent is not None]:
+        gathered.claim("mfu", f"{fmean(shares):.2f} %", file, note="mean of what the log prints")
+    if any(step.is_inferred for step in lines.iterations):
+        note = "from when its line and the one before it were printed"
+        gathered.claim("time of a step", "by time stamps", file, ground="inferred", confidence=_BY_STAMPS, note=note)
 
 
 def _whose(timers: list[PrintedTimer]) -> str:

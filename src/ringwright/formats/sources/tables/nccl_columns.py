@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 WORDS = frozenset({"type", "redop"})
 MOST_COLUMNS = 64
+LEAST_JOINED = 60  # letters of a line that is two
 _KNOWN = {
     "size",
     "count",
@@ -34,6 +35,11 @@ _OTHER_NAMES = {"wrong": "#wrong", "cputime": "time"}
 _UNIT = re.compile(r"\((?:b|elements|elems|us|gb/s)\)$")  # beside the name, where others print it in a line of its own
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\S+")
+# Where on a line that two processes wrote at once the second one's begins: a row, a header, or a line of "#".
+_SECOND = re.compile(
+    r"(?<=\S)(?=\s*#\s+(?:Rank\s+\d|size\s+count\b|Avg bus|Out of bounds)"
+    r"|\s+\d+\s+\d+\s+(?:u?int\d+|float\w*|half|double|bf\w+|fp8\w*)\s)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,11 @@ def header(line: str) -> list[HeaderWord]:
     names = [column.name for column in words]
     is_header = names[:2] == ["size", "count"] and "time" in names and set(names) <= _KNOWN
     return words if is_header and len(words) <= MOST_COLUMNS else []
+
+
+def apart(line: str) -> list[str]:
+    """Return the lines that several processes wrote on one, each as it was: their line ends came later."""
+    return _SECOND.split(line) if len(line) > LEAST_JOINED else [line]
 
 
 def _name(word: str) -> str:

@@ -22,7 +22,7 @@ from ringwright.formats.sources.gate.inputs import chunks, find
 from ringwright.formats.sources.gate.wrappers import unwrapped
 from ringwright.formats.sources.launchers import plain
 from ringwright.formats.sources.source import Source
-from ringwright.formats.sources.tables.nccl_columns import HeaderWord, header, is_number, place
+from ringwright.formats.sources.tables.nccl_columns import HeaderWord, apart, header, is_number, place
 from ringwright.formats.sources.tables.nccl_tests_shapes import csv_tables, json_lines
 from ringwright.formats.sources.tables.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
 from ringwright.ground.errors import InputError
@@ -113,17 +113,17 @@ def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
     """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it."""
     state = _Open()
     for number, raw in enumerate(lines, 1):
-        line = plain(raw.rstrip("\r\n"))
-        columns = header(line)
-        begins = columns or _PROGRAM.search(line) or _DEVICE.search(line)
-        if state.holds and (state.is_ended or begins) and not _LAST.search(line):
-            yield from _closed(state, name)
-            state = _Open()
-        _note(state, line)
-        if columns:
-            state.columns, state.line = columns, number
-        elif state.columns:
-            _row(line, number, state)
+        for line in apart(plain(raw.rstrip("\r\n"))):
+            columns = header(line)
+            begins = columns or _PROGRAM.search(line) or _DEVICE.search(line)
+            if state.holds and (state.is_ended or begins) and not _LAST.search(line):
+                yield from _closed(state, name)
+                state = _Open()
+            _note(state, line)
+            if columns:
+                state.columns, state.line = columns, number
+            elif state.columns:
+                _row(line, number, state)
     yield from _closed(state, name)
 
 

@@ -37,6 +37,9 @@ class SizeRow:
     inplace_busbw_gbs: float | None = field(default=None, compare=False)
     line: int = field(default=0, compare=False)  # of the file; 0 where it has none
     sides: tuple[Side, ...] = field(default=(), compare=False)  # both runs as printed
+    others: tuple[tuple[str, float], ...] = field(
+        default=(), compare=False
+    )  # what stands in further columns, in their units
 
     @property
     def steady_s(self) -> float:

@@ -1,0 +1,21 @@
+"""What PyTorch's analyser of Flight Recorder dumps (``torchfrtrace``, ``fr_trace``) prints."""
+
+from __future__ import annotations
+
+import re
+
+from ringwright.formats.sources.kinds import NO, WORDS, document
+
+WHAT = "text of PyTorch's Flight Recorder analyser"
+RANK = 128
+READER = "ringwright.formats.sources.fr_trace:read_fr_trace"
+_LINES = re.compile(
+    rb"Not all ranks joining collective|Collective (?:sequence number: )?\d+ (?:at entry \d+ )?has errors"
+    rb"|Input/output mismatch in the collective|No errors found for this collective entry|issing dump files from ranks \{"
+    rb"|missed FR dumps from ranks"
+)
+
+
+def looks_like(head: bytes, _name: str) -> int:
+    """Return how sure we are."""
+    return WORDS if not document(head) and _LINES.search(head) else NO

@@ -1,0 +1,55 @@
+"""The line that started ranks: mpirun, mpiexec, srun; how many ranks and nodes it asked for, and whose library it is.
+
+Open MPI starts as many ranks as the hosts that it is given have slots, where it is given no number.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LAUNCHER = re.compile(
+    r"(?:^|[\s/$])(?P<launcher>mpirun_rsh|mpirun|prterun|mpiexec(?:\.hydra)?|srun|prun|jsrun|aprun)\s+-"
+)
+_RANKS = re.compile(r"\s(?:-np|-n|--n|--np|--ntasks)[ =]?(\d{1,7})\b")
+_SLOTS = re.compile(r"\s(?:-H|--host)[ =](\S{1,4000})")
+_ON_A_NODE = re.compile(
+    r"\s(?:-ppn|--ppn|-perhost|-npernode|--npernode|--ntasks-per-node|(?:--map-by|-map-by) ppr:(?=\d+:node))[ =]?(\d{1,5})\b"
+)
+_NODES = re.compile(r"\s(?:--nodes[ =]|-N ?)(\d{1,6})\b")
+_LIBRARIES = (
+    ("open-mpi", re.compile(r"\s--?mca\s|\bOMPI_MCA_|\bprterun\b")),
+    ("intel-mpi", re.compile(r"\bI_MPI_")),
+    ("mvapich", re.compile(r"\bMV2_|\bMVP_|\bmpirun_rsh\b")),
+    ("mpich", re.compile(r"\bMPIR_CVAR_|\bMPICH_")),
+)
+
+
+def launched(line: str) -> dict[str, str]:
+    """Return what a line says that starts ranks: ``launch``, ``ranks``, ``nodes``, ``library``; nothing for another line."""
+    match = _LAUNCHER.search(line)
+    if match is None:
+        return {}
+    text = line[match.start() :]
+    said = {"launch": line.strip()[:400]}
+    slots = _slots(text)
+    told = _RANKS.search(text)
+    ranks = int(told[1]) if told else sum(slots)
+    each, nodes = _ON_A_NODE.search(text), _NODES.search(text) if match["launcher"] == "srun" else None
+    if ranks:
+        said["ranks"] = str(ranks)
+        said |= {} if told else {"ranks from": "the slots of its hosts"}
+    if nodes:
+        said["nodes"] = nodes[1]
+    elif each and int(each[1]) and ranks:
+        said["nodes"] = str(-(-ranks // int(each[1])))
+    elif slots and ranks == sum(slots):
+        said["nodes"] = str(len(slots))
+    library = next((name for name, pattern in _LIBRARIES if pattern.search(line)), "")
+    return said | ({"library": library} if library else {})
+
+
+def _slots(text: str) -> list[int]:
+    """Return the slots of each host; none where one has no number."""
+    hosts = told[1].split(",") if (told := _SLOTS.search(text)) else []
+    slots = [host.rpartition(":")[2] for host in hosts]
+    return [int(each) for each in slots] if all(each.isdecimal() and len(each) < 6 for each in slots) else []

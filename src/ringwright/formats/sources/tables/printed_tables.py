@@ -1,0 +1,189 @@
+"""Tables of benchmarks that print a title, a line of column names and rows of numbers below it, one size a row.
+
+A title begins a benchmark, a line of column names its table; other lines may say something of it. What a benchmark is, and
+which of its columns is the time, says each tool's own file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from ringwright.bounds.laws.tables import Side
+from ringwright.formats.sources.launchers import plain
+from ringwright.formats.sources.tables.launch_line import launched
+from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
+
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?")
+_WORDS = {"n/a", "pass", "fail", "-", "passed", "failed"}  # that stand among the numbers of a row
+_TOTAL = (
+    "all-gather",
+    "gather",
+    "scatter",
+    "all-to-all",
+)  # of which MPI's tools print what one rank gives to one, or to all
+_GUESSES = (("barrier", "barrier"), ("bcast", "broadcast"))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRow:
+    """The words of one row by column, and its line."""
+
+    words: dict[str, str]
+    line: int
+
+    def number(self, *columns: str) -> float | None:
+        """Return the number in the first of some columns that has one above 0; None where none has."""
+        for column in columns:
+            if _NUMBER.fullmatch(self.words.get(column, "")) and (value := float(self.words[column])) > 0:
+                return value
+        return None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the tool checked what was computed and says that it is wrong."""
+        return any(word.lower() in ("fail", "failed") for word in self.words.values())
+
+    def others(self) -> tuple[tuple[str, float], ...]:
+        """Return the numbers of all columns but the first, in their own units."""
+        told = ((column, word) for column, word in list(self.words.items())[1:])
+        return tuple((column, float(word)) for column, word in told if _NUMBER.fullmatch(word))
+
+    def size(self, column: str) -> int | None:
+        """Return the bytes in a column; 0 where the table has none there, as that of a barrier."""
+        if self.words.get(column, "N/A") == "N/A":
+            return 0
+        return int(self.words[column]) if self.words[column].isdecimal() else None
+
+
+@dataclass
+class TitledRows:
+    """What was read below one title; ``heading`` is the title, or the file's name where there is none."""
+
+    title: str = ""
+    heading: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    line: int = 0
+    rows: list[NumberRow] = field(default_factory=list)
+    refused: list[TableRefusal] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TableTool:
+    """How one tool prints: its titles, its column names, what other lines say, and what a benchmark is as a table."""
+
+    title: re.Pattern[str]  # whose group ``title`` says which benchmark
+    columns: Callable[[str], tuple[str, ...]]  # of a line; empty where it names none
+    facts: tuple[tuple[str, re.Pattern[str]], ...]  # name -> its first group is the value
+    table: Callable[[TitledRows], TimedTable]
+    more: int = 0  # words that a row may have beyond its columns
+
+
+@dataclass(frozen=True)
+class TimedTable:
+    """What a tool's file makes of a benchmark: its operation, how many ranks, and each row's bytes as printed and seconds."""
+
+    op: str
+    ranks: int
+    timed: Callable[[NumberRow], tuple[int | None, float | None]]
+    is_per_rank: bool = False  # bytes are those of one rank, or of a pair of ranks
+    rate: str = ""  # the column that holds the bus bandwidth in GB/s
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+def op_of(title: str) -> str:
+    """Return the collective that the title of a benchmark names, "" for none."""
+    lower = title.lower()
+    if any(word in lower for word in ("neighbo", "reduce_local", "put", "accumulate", "_op")):
+        return ""
+    return next((op for word, op in _GUESSES if word in lower), "") or op_in(title.replace("Exchange", ""))
+
+
+def is_per_rank(op: str, title: str) -> bool:
+    """Say whether MPI's tools print what one rank, or a pair of ranks, has of the whole: blocks of a scatter of sums too."""
+    return op in _TOTAL or (op == "reduce-scatter" and "block" in title.lower())
+
+
+def column_names(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
+    """Return the column names of a line that holds nothing else, "#" apart; none for any other line."""
+    names = tuple(match.group().strip() for match in pattern.finditer(line))
+    return names if names and not pattern.sub("", line).strip(" \t#") else ()
+
+
+def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
+    """Yield the tables in the text of one output, in its order."""
+    told: dict[str, str] = {}  # by the line that started the ranks
+    state = TitledRows(heading=name)
+    for number, raw in enumerate(lines, 1):
+        line = plain(raw.rstrip("\r\n"))
+        if run := launched(line):
+            told = run
+        title = tool.title.search(line)
+        columns = tool.columns(line)
+        is_over = (
+            bool(state.rows) and not columns and line.lstrip().startswith(("#", "--"))
+        )  # another tool's lines may follow
+        if title or is_over or (columns and state.rows):
+            yield from _closed(tool, state, name)
+            state = replace(state, facts=dict(state.facts), columns=(), rows=[], refused=[])
+        if title:
+            state = TitledRows(title["title"].strip(), title["title"], told)
+            told = {}  # a launch starts one program
+        if columns:
+            state.columns, state.line = columns, number
+        elif state.columns and not title:
+            _row(state, line, number, tool.more)
+        for key, pattern in tool.facts:
+            if match := pattern.search(line):
+                state.facts[key] = match[1].strip()
+    yield from _closed(tool, state, name)
+
+
+def _row(state: TitledRows, line: str, number: int, more: int) -> None:
+    """Take a line of numbers; one of as many words as no row has is refused, any other line is passed over."""
+    words = line.split()
+    if not words or not all(_NUMBER.fullmatch(word) or word.lower() in _WORDS for word in words):
+        return
+    if len(state.columns) <= len(words) <= len(state.columns) + more:
+        state.rows.append(NumberRow(dict(zip(state.columns, words, strict=False)), number))
+    elif len(words) * 2 > len(state.columns):
+        state.refused.append(TableRefusal("columns", number, line.strip()[:200]))
+
+
+def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTestsTable]:
+    if not state.rows and not state.refused:
+        return
+    table = tool.table(state)
+    told = {key: value for key, value in state.facts.items() if key not in ("ranks", "nodes")}
+    facts = ({"test": state.title} if state.title else {}) | told | table.facts
+    ranks = table.ranks
+    times = ranks if table.is_per_rank and ranks else 1
+    if table.is_per_rank and not ranks:
+        facts["size"] = "as printed: of one rank, the whole is not told"
+    rows: list[SizeRow] = []
+    for row in state.rows:
+        size, time_s = table.timed(row)
+        if size is None or time_s is None or size * times >= 1 << 62:
+            state.refused.append(TableRefusal("time", row.line, " ".join(row.words.values())[:200]))
+        else:
+            # a result that a tool itself calls wrong is one to the law of results
+            sides = (Side(f"{time_s * 1e6:.12g}", wrong="1"),) if row.is_wrong else ()
+            bus = row.number(table.rate)
+            rows.append(SizeRow(size * times, time_s, None, None, bus, line=row.line, sides=sides, others=row.others()))
+    nodes = int(state.facts.get("nodes", "0"))
+    title = f"{name}: {state.title}" if state.title else name
+    yield lawful(
+        NcclTestsTable(
+            table.op,
+            tuple(rows),
+            title,
+            ranks,
+            nodes,
+            facts=facts,
+            line=state.line,
+            is_op_told=bool(state.title),
+            refused=tuple(state.refused),
+        )
+    )
