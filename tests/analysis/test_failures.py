@@ -172,3 +172,44 @@ def test_steps_without_calls_are_told(tmp_path: Path) -> None:
     answer = told(tmp_path, line.format(1, "5444.9"), line.format(2, "5533.8"), name="train.log")
     assert answer["kind"] == "cannot-tell"
     assert answer["sentence"].startswith("A step takes 5.489 s (2 read)")
+
+
+# ------------------------------------------------------------------------------------------------------------------ tables
+def table(
+    folder: Path, rows: list[tuple[int, float, float]], calls: str = "warmup iters: 5 iters: 20"
+) -> dict[str, Any]:
+    head = [
+        f"# nThread 1 nGpus 8 minBytes 1 maxBytes 1 step: 2(factor) {calls} agg iters: 1 validation: 1 graph: 0",
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+    ]
+
+    def side(size: int, time_us: float) -> str:
+        return f"{time_us:8.2f} {size / time_us / 1e3:8.2f} {size / time_us / 1e3 * 1.75:8.2f} 0"
+
+    lines = [
+        f"{size:12} {size // 4:12} float sum -1 {side(size, out)} {side(size, there)}" for size, out, there in rows
+    ]
+    return told(folder, *head, *lines, name="all_reduce_perf.txt")
+
+
+def test_a_fall_with_growing_size_leads_and_needs_no_other_system(tmp_path: Path) -> None:
+    steady = [(1 << 20, 100.0, 100.0), (2 << 20, 200.0, 200.0), (4 << 20, 400.0, 400.0)]
+    assert table(tmp_path, steady)["kind"] == "cannot-tell"
+    answer = table(tmp_path, [*steady, (8 << 20, 4000.0, 4000.0)])
+    assert answer["kind"] == "slow"
+    assert answer["sentence"].startswith("Slow past 4 MiB: all-reduce: bandwidth falls by 80% from 4 MiB to 8 MiB")
+    spike = table(tmp_path, [steady[0], (2 << 20, 2000.0, 2000.0), *steady[2:], (8 << 20, 800.0, 800.0)])
+    assert spike["sentence"].startswith(
+        "Slow at one size: all-reduce: 2 MiB takes 10.0 times what its neighbours suggest"
+    )
+
+
+def test_what_was_measured_cold_is_no_measure_of_the_system(tmp_path: Path) -> None:
+    warm = [(16 << 20, 1000.0, 990.0)]
+    answer = table(tmp_path, warm, "warmup iters: 0 iters: 1")
+    assert answer["kind"] == "cannot-tell"
+    assert "no warm-up (-w 0), one call a size (-n 1)" in answer["sentence"]
+    assert "measured cold" not in table(tmp_path, warm, "warmup iters: 1 iters: 1")["sentence"]
+    once = table(tmp_path, [(16 << 20, 412_345.0, 12_345.0)], "warmup iters: 1 iters: 1")
+    assert "one call a size (-n 1), out of place takes 33 times as long as in place" in once["sentence"]
+    assert "measured cold" not in table(tmp_path, [(16 << 20, 412_345.0, 12_345.0)])["sentence"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART, SOCKETS
+from ringwright.analysis.first_calls import COLD
 from ringwright.analysis.slow.places import KINDS as PLACES
 from ringwright.bounds.laws import told_by, wrong_results
 from ringwright.ground.units import format_count, format_size, format_time
@@ -65,6 +66,8 @@ def first_answer(
     fallen = next((each for each in findings if each["title"] == SOCKETS), None)
     if fallen is not None and not _fastest_are_normal(normal):
         return _of_sockets(seen, fallen, normal)
+    if (telling := _of_table(seen, findings)) is not None:
+        return telling
     if normal or _is_benchmark(seen):
         return _of_benchmark(seen, findings, normal, unknown)
     if seen["exposed_us"] is not None and seen["overlap"].get("span_us"):
@@ -138,13 +141,6 @@ def _is_benchmark(seen: Judged) -> bool:
 
 
 def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalRow], unknown: list[str]) -> FirstAnswer:
-    if (
-        fall := next((each for each in findings if "fall" in each and each["severity"] == "warning"), None)
-    ) is not None:
-        figures = [(row["op"], _rate(row)) for row in _fastest(seen)]
-        op = str(fall.get("op") or "")
-        sentence = f"Slow at one size: {op + ': ' if op and op != 'unknown' else ''}{fall['title']}"
-        return _answer("slow", sentence, figures, fall["command"], [fall["detail"], *fall["evidence"]])
     if not normal:
         why = unknown[0] if unknown else "nothing is known of what other systems reach with it"
         figures = [(row["op"], _rate(row)) for row in _fastest(seen)]
@@ -166,6 +162,26 @@ def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalR
         ("the middle of them", f"{row['p50']:.3g} GB/s"),
     ]
     return _answer(kind, sentence, figures, _next(seen, findings))
+
+
+def _of_table(seen: Judged, findings: list[JobFinding]) -> FirstAnswer | None:
+    """Return what a benchmark's table tells without another system beside it: that it was measured cold, where it falls."""
+    if seen["exposed_us"] is not None or not seen["bandwidth"]:
+        return None
+    figures = [(row["op"], _rate(row)) for row in _fastest(seen)]
+    cold = next((each for each in findings if each["title"].startswith(COLD)), None)
+    if cold is not None:
+        sentence = f"Cannot tell what this system reaches: {cold['title']}"
+        return _answer("cannot-tell", sentence, figures, cold["command"], [cold["detail"], *cold["evidence"]])
+    fall = next((each for each in findings if "fall" in each and each["severity"] == "warning"), None)
+    if fall is None:
+        return None
+    op = str(fall.get("op") or "")
+    whose = "" if op in ("", "unknown") else f"{op}: "
+    is_spike = "neighbours" in fall["title"]
+    beyond = "at one size" if is_spike else f"past {format_size(int(str(fall['from_bytes'])))}"  # type: ignore[typeddict-item]
+    sentence = f"Slow {beyond}: {whose}{fall['title']}"
+    return _answer("slow", sentence, figures, fall["command"], [fall["detail"], *fall["evidence"]])
 
 
 def _largest(normal: list[NormalRow]) -> list[NormalRow]:

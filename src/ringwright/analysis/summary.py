@@ -33,6 +33,7 @@ from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.findings import findings, is_log
 from ringwright.analysis.first_answer import first_answer
+from ringwright.analysis.first_calls import first_calls
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.machine.topology import topology
 from ringwright.analysis.normal import Normal, normal
@@ -207,7 +208,8 @@ def _conclusions(given: Prepared, seen: Judged) -> Conclusions:
     told += slower_than_most(given.near, beside.rows)
     times = operation_times(given.near) if given.has["timed"] or given.has["measured"] else []
     if given.has["measured"]:
-        told += [*expected(given.near, rates=seen["bandwidth"]), *cliffs(given.near, rates=seen["bandwidth"])]
+        for rule in (first_calls, expected, cliffs):
+            told += rule(given.near, rates=seen["bandwidth"])
     return {
         "answer": first_answer(seen, told, beside.rows, beside.unknown, times),
         "findings": told,

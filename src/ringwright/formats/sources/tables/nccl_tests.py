@@ -32,6 +32,7 @@ _DEVICE = re.compile(r"(?:^\s*|#\s*)Rank\s+(\d+)\s.{0,120}?\bon\s+(\S.{0,254}?)\
 _VERSION = re.compile(r"\b(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)|nccl-library=(\d+)")
 _LAST = re.compile(r"#\s*(?:Avg bus bandwidth|Out of bounds|Collective test concluded|$)")
 LONGEST_NUMBER = 18  # digits of a size
+_CALLS = re.compile(r"\bwarm-?up iters:? ?(\d{1,9}),? iters:? ?(\d{1,9})\b")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*([\d.eE+-]+)")
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s+FAILED")
 _HEADING = re.compile(
@@ -51,6 +52,7 @@ class _Open:
     op: str = ""
     heading: str = ""  # operation that a line of plain text names
     release: str = ""
+    calls: tuple[str, str] | None = None  # of each size: those before the timed ones, and those
     gpu: str = ""
     hosts: dict[int, str] = field(default_factory=dict)
     columns: list[HeaderWord] = field(default_factory=list)
@@ -140,6 +142,8 @@ def _note(state: _Open, line: str) -> None:
     version = _VERSION.search(line)
     if version:
         state.release = version[1] or _packed(int(version[2]))
+    calls = _CALLS.search(line)
+    state.calls = (calls[1], calls[2]) if calls else state.calls
     heading = _HEADING.search(line) if not state.holds and len(line) <= LONGEST_HEADING and "NCCL" not in line else None
     if heading:
         state.heading = op_in(heading[1])
@@ -234,6 +238,8 @@ def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
         for rows in ([mixed] if processes < 2 else _unmixed(mixed))
     ]
     facts = {"processes": str(processes)} if processes > 1 else {}
+    if state.calls:
+        facts |= {"warm-up calls": state.calls[0], "calls a size": state.calls[1]}
     if state.average and len(parts) == 1:
         facts["average_busbw_gbs"] = state.average
     for number, (setting, rows) in enumerate(parts):
