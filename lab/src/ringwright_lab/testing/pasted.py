@@ -1,11 +1,13 @@
 """Recordings as people paste them: the same lines behind launchers, wrapped, quoted, with other ends, in another encoding.
 
-What keeps the information must keep the answer.
+What keeps the information must keep the answer. What loses some may lose the answer with the lines that decided it, and accuses
+nobody else.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -59,18 +61,26 @@ WRAPS: Mapping[str, Change] = {
     **{f"wrapped at {width}": _wrapped(width) for width in COLUMNS},
     "wrapped at 100 behind a prefix": _wrapped(100, "[1,0]<stdout>:"),
 }
+_PROCESS = re.compile(r"[\w.-]+:\d+:\d+ (?=\[\d+\] )")
+LOSING: Mapping[str, Change] = {
+    "stripped": _each(lambda _, line: _PROCESS.sub("", line, count=1)),
+    "redacted": _each(lambda _, line: _PROCESS.sub("***:***:*** ", line, count=1)),
+    "cut head": lambda lines, draw: lines[draw.randrange(1 + len(lines) // 2) :],
+    "cut tail": lambda lines, draw: lines[: len(lines) - draw.randrange(1 + len(lines) // 2)],
+}
 ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
 KEEPING: Mapping[str, Change] = {**LAUNCHERS, **DRESSES, **WRAPS}
 SAY_A_RANK = ("0: ", "mpirun", "wrapped at 100 behind a prefix")  # rank 0: what no rank was known of is its then
+_AT = re.compile(r":(\d{1,9}): ")
 OF_BYTES = ("CRLF", "CR", "BOM", "another name")
 
 
 def pasted(text: bytes, change: str, draw: random.Random) -> bytes:
-    """Return a recording as it is after a change, by its name in KEEPING or OF_BYTES."""
+    """Return a recording as it is after a change, by its name in KEEPING, LOSING or OF_BYTES."""
     if change == "BOM":
         return b"\xef\xbb\xbf" + text
     lines = text.decode("utf-8", "replace").splitlines()
-    alter = KEEPING.get(change)
+    alter = KEEPING.get(change) or LOSING.get(change)
     if alter is not None:
         lines = alter(lines, draw)
     return "".join(line + ENDS.get(change, "\n") for line in lines).encode()
@@ -81,6 +91,7 @@ def told(summary: Mapping[str, Any]) -> dict[str, object]:
     return {
         "kind": (summary.get("answer") or {}).get("kind"),
         "blamed": sorted((each["kind"], tuple(each["ranks"])) for each in summary["culprits"]),
+        "cause": (summary["verdict"] or {}).get("kind"),
         "ranks": summary["ranks_seen"],
         "operations": sorted(
             (row["op"], row["records"], row["unsized"], str(row["size_histogram"])) for row in summary["operations"]
@@ -94,3 +105,19 @@ def agree(before: Mapping[str, object], after: Mapping[str, object], change: str
         return after == before
     named = [[(kind, ranks or (0,)) for kind, ranks in told["blamed"]] for told in (before, after)]  # type: ignore[attr-defined]
     return named[0] == named[1] and {**before, "blamed": 0} == {**after, "blamed": 0}
+
+
+def deciding(summary: Mapping[str, Any]) -> set[int]:
+    """Return the numbers of the lines that an answer rests on, as its evidence names them; empty where it names none."""
+    return {int(number) for each in (summary.get("answer") or {}).get("evidence", []) for number in _AT.findall(each)}
+
+
+def survives(before: Mapping[str, object], after: Mapping[str, object], *, is_decided: bool) -> bool:
+    """Say whether an answer after a loss is one that may be given: the same, or none where no line decides any more.
+
+    ``is_decided``: whether the lines that the answer rested on are all left.
+    """
+    if after["kind"] == before["kind"]:
+        ranks = [{rank for _, named in told["blamed"] for rank in named} for told in (before, after)]  # type: ignore[attr-defined]
+        return ranks[1] <= ranks[0] or (not ranks[0] and not is_decided)
+    return after["kind"] == "cannot-tell" and not is_decided

@@ -158,13 +158,17 @@ def _behind(hung: WatchdogReports, behind: set[int]) -> Accused | None:
 
 def _silent(hung: WatchdogReports) -> Accused | None:
     """Ranks of which no watchdog spoke, where all the others wait in one operation."""
-    few = hung.silent and hung.expected and len(hung.silent) <= MOST_SILENT * hung.expected
+    spoke = list(hung.waiting)
+    # Reports in the order of the ranks may have been cut off at either end: those beyond say nothing either way.
+    is_in_order = len(spoke) > 2 and spoke == sorted(spoke)
+    silent = [rank for rank in hung.silent if not is_in_order or spoke[0] < rank < spoke[-1]]
+    few = silent and hung.expected and len(hung.silent) <= MOST_SILENT * hung.expected
     if not few or len(set(hung.waiting.values())) != 1:
         return None
     why = ["all others wait in the same operation"]
     if hung.by_size:
         why.append(f"that there are {hung.expected} ranks is told by the sizes of the operation alone")
-    return Accused(tuple(hung.silent), "hang", SILENT_BY_SIZE if hung.by_size else SILENT, why)
+    return Accused(tuple(silent), "hang", SILENT_BY_SIZE if hung.by_size else SILENT, why)
 
 
 def _suspect(hung: WatchdogReports) -> Accused | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -166,15 +167,19 @@ def _unnamed(sources: list[Source]) -> list[str]:
 
 
 def _understood(first: dict[str, list[Source]], read_kind: ReadKind, passed: list[str]) -> list[Trace]:
-    """Read each kind; one that gives nothing is passed over, unless no kind gives anything."""
+    """Read each kind; one that gives nothing is tried as the next that speaks for it, then passed over, unless all are."""
+    from ringwright.formats.sources.detect import further_kinds
+
     traces: list[Trace] = []
     errors: list[InputError | PluginError] = []
     for kind, of_kind in sorted(first.items()):
-        try:
-            traces.append(read_kind(kind, of_kind))
-        except (InputError, PluginError) as error:
-            errors.append(error)
-            passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
+        for tried in itertools.chain([kind], further_kinds(of_kind[0], kind) if len(of_kind) == 1 else ()):
+            try:
+                traces.append(read_kind(tried, of_kind))
+                break
+            except (InputError, PluginError) as error:
+                errors.append(error)
+                passed.append(f"{of_kind[0].name}: as {tried}: {error.what}")
     if not traces:
         raise errors[0]
     return traces

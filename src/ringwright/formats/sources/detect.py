@@ -24,6 +24,13 @@ def detect(source: Source, head: bytes | None = None) -> tuple[str, ...]:
     return (kind, *also)
 
 
+def further_kinds(source: Source, tried: str) -> list[str]:
+    """Return the other kinds that more speaks for than that a source is text, the surest first; one was tried in vain."""
+    head = source.head(PEEK_BYTES)
+    sure = {kind.name: kind.sure(head, source.name) for kind in kinds().values() if kind.name != tried}
+    return sorted((name for name, answer in sure.items() if answer > ANY_TEXT), key=lambda name: -sure[name])
+
+
 def is_recording(source: Source) -> bool:
     """Say whether a source is of a kind that more speaks for than that it is text."""
     head = source.head(PEEK_BYTES)

@@ -47,10 +47,13 @@ _PUT_BEFORE = re.compile(
     rb"\[\d{1,6}\]:? |\d{1,6}: |\[\d+,\d+\](?:<std\w+>)?: ?|\[pod/[\w./-]+\] |[\w.-]+ \| |> |\w{3} [ \d]\d [\d:]{8} \S+ \S+: "
     rb"|\d{4}-\d\d-\d\dT[\d:.]+Z |\(\w+ pid=\d+[^)]*\) "
 )
+LEAST_ROWS, _RESTS = 3, 0.8  # of a table that was cut; of its second pieces, that look like one
+_REST = re.compile(rb"[ \t]{8}|[ \t]*[\d.,%+-]|[a-z]{1,12}(?:[ \t)\](]|$)")
+_ROW = re.compile(rb"\s*#|[\w.-]+:\d+:\d+ \[|\[[\w ,:-]+\]|\d{4}-\d\d-\d\d")
 _LEVEL = rb"(?:[\w./+-]{1,200}:\d{1,7} )?NCCL (?:INFO|WARN|TRACE|CALL) "
 _PROCESS = re.compile(rb"[\w.-]+:\d+:\d+ (?:\[\d+\] )?" + _LEVEL)
 _DEVICE_ALONE = re.compile(
-    rb"^(?P<put>(?:" + _PUT_BEFORE.pattern + rb")*?)(?:[^\s:]{0,64}:[^\s:]{0,32}:[^\s:]{0,32} |[^\w\s\[]{1,32} )?"
+    rb"^(?P<put>[ \t]*(?:" + _PUT_BEFORE.pattern + rb")*?)(?:[^\s:]{0,64}:[^\s:]{0,32}:[^\s:]{0,32} |[^\w\s\[]{1,32} )?"
     rb"\[(?P<device>\d{1,4})\] (?=" + _LEVEL + rb")",
     re.MULTILINE,
 )
@@ -113,10 +116,13 @@ def _joined(head: bytes) -> Alter | None:
         return None
     lines = [line.rstrip(b"\r") for line in head.split(b"\n")]
     width, told = max(map(len, lines)), [line for line in lines if line]
-    if _is_table(told, width) or not LEAST_WIDTH <= width <= MOST_WIDTH:
+    if not LEAST_WIDTH <= width <= MOST_WIDTH:
         return None
     peel = _PUT_BEFORE if sum(_PUT_BEFORE.match(line) is not None for line in told) > 0.95 * len(told) else _NOTHING
     pieces = [peel.sub(b"", line, count=1) for line in lines]
+    is_cut_table = _is_cut_table(lines, pieces, width)
+    if _is_table(told, width) and not is_cut_table:
+        return None
 
     def is_full(line: bytes, piece: bytes) -> bool:  # or the next word had no room
         return len(line) == width or (line[-1:] == b" " and len(line) + len(piece.split(b" ", 1)[0]) > width)
@@ -128,11 +134,13 @@ def _joined(head: bytes) -> Alter | None:
     }
 
     def begins(piece: bytes) -> bool:
+        if is_cut_table:
+            return _ROW.match(piece) is not None
         return _BEGINNING.match(piece) is not None or _shape(piece) in starts
 
     after = [piece for line, piece in zip(lines, pieces[1:], strict=False) if piece and is_full(line, piece)]
     cut = [each for each in after if not (_INDENTED.match(each) or begins(each))]
-    if len(cut) < max(LEAST_CUT, _CUT * len(after)):
+    if not is_cut_table and len(cut) < max(LEAST_CUT, _CUT * len(after)):
         return None
 
     def joined(block: bytes) -> bytes:
@@ -151,6 +159,16 @@ def _joined(head: bytes) -> Alter | None:
         return b"\n".join(made)
 
     return joined
+
+
+def _is_cut_table(lines: list[bytes], pieces: list[bytes], width: int) -> bool:
+    """Whether rows wider than a terminal were cut: what follows a full line is shorter, and begins as the rest of a row does."""
+    after = [
+        (line, piece) for line, full, piece in zip(lines[1:], lines, pieces[1:], strict=False) if len(full) == width
+    ]
+    rests = [piece for line, piece in after if len(line) < width and _REST.match(piece) and not _ROW.match(piece)]
+    ended = [line for line, _ in after if len(line) < width]
+    return len(ended) >= LEAST_ROWS and len(rests) >= _RESTS * len(ended)
 
 
 def _identified(head: bytes) -> Alter | None:

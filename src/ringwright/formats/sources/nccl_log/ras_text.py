@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ringwright.formats.sources.launchers import plain
+
 if TYPE_CHECKING:
     from ringwright.formats.sources.nccl_log.state import LogState
 
@@ -31,7 +33,7 @@ _SAYS_LITTLE = re.compile(
 )
 MARK = (
     r"launched up to|have status|has status|managed by process|managing GPU|#\d+-\d+ \(|missing rank|Missing communicator|"
-    r"considered dead|communication timeout|different \w+ operation counts|different status|^\s*[A-Z]{4,12}\s*$|"
+    r"considered dead|communication timeout|different \w+ operation counts|different status|\b[A-Z]{4,12}\s*$|"
     + "|".join(f" {each} +[A-Z]" for each in STATUSES)
 )
 NEEDLES = [
@@ -57,7 +59,7 @@ def read_ras(text: str, state: LogState, where: tuple[str, int]) -> bool:
     There: ``groups`` as the table has them, ``counts`` of ranks by the last operation they launched and ``statuses`` by status,
     ``listed`` ranks below a count, ``processes`` and ``ranks`` that are missing or dead.
     """
-    ras = state.ras
+    ras, text = state.ras, plain(text)
     group = _GROUP.match(text)
     if group is not None:
         told = {name: int(group[name]) for name in ("comms", "nodes", "size", "ranks")}
