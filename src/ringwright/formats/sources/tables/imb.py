@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 _COLUMN = re.compile(
-    r"#bytes\b|#repetitions\b|\bt(?:_\w+)?\[usec\]|\bMbytes/sec\b|\bMsg/sec\b|\boverlap\[%\]|\bdefects\b"
+    r"\bGroup\b|#bytes\b|#repetitions\b|\bt(?:_\w+)?\[usec\]|\bMbytes/sec\b|\bMsg/sec\b|\boverlap\[%\]|\bdefects\b"
 )
 _TIMES = ("t_max[usec]", "t[usec]", "t_pure[usec]", "t_avg[usec]")
 _PAIRS = ("pingpong", "pingping", "sendrecv", "exchange", "uniband", "biband")
@@ -49,7 +49,7 @@ def _table(state: TitledRows) -> TimedTable:
         said = f"of {_SENT[pair]}" if pair in _SENT else ""
         return TimedTable("send-recv", ranks, _timed(streams), facts={"bandwidth as printed": said} if said else {})
     op = op_of(words)
-    return TimedTable(op, ranks, _timed(1), is_per_rank(op, words))
+    return TimedTable(op, ranks, _timed(1), is_per_rank(op) or "scatter_block" in words)
 
 
 def _timed(streams: int) -> Callable[[NumberRow], tuple[int | None, float | None]]:

@@ -34,7 +34,9 @@ def launched(line: str) -> dict[str, str]:
     slots = _slots(text)
     told = _RANKS.search(text)
     ranks = int(told[1]) if told else sum(slots)
-    each, nodes = _ON_A_NODE.search(text), _NODES.search(text) if match["launcher"] == "srun" else None
+    each, nodes = _ON_A_NODE.search(text), _NODES.search(text)
+    if nodes and match["launcher"] != "srun":  # Open MPI's -N is ranks on a node
+        each, nodes = each or nodes, None
     if ranks:
         said["ranks"] = str(ranks)
         said |= {} if told else {"ranks from": "the slots of its hosts"}

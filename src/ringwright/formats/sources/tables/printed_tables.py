@@ -101,9 +101,9 @@ def op_of(title: str) -> str:
     return next((op for word, op in _GUESSES if word in lower), "") or op_in(title.replace("Exchange", ""))
 
 
-def is_per_rank(op: str, title: str) -> bool:
-    """Say whether MPI's tools print what one rank, or a pair of ranks, has of the whole: blocks of a scatter of sums too."""
-    return op in _TOTAL or (op == "reduce-scatter" and "block" in title.lower())
+def is_per_rank(op: str) -> bool:
+    """Say whether MPI's tools print what one rank, or a pair of ranks, has of the whole."""
+    return op in _TOTAL
 
 
 def column_names(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
