@@ -152,6 +152,14 @@ def test_imb_sizes_are_wholes_and_times_those_of_the_slowest(tmp_path: Path) -> 
     ]
 
 
+def test_ranks_that_only_wait_lie_on_nodes_that_are_not_told(tmp_path: Path) -> None:
+    every = rows(tmp_path, f"mpirun -np 4 -ppn 2 IMB-MPI1\n{IMB}", "a.out")
+    assert every[0]["nnodes"] is None  # two of the four take part
+    _, mark, rest = IMB.partition("# Benchmarking Alltoall")
+    whole = rows(tmp_path, f"mpirun -np 4 -ppn 2 IMB-MPI1\n{mark}{rest}", "b.out")
+    assert whole[0]["nnodes"] == 2
+
+
 def test_ucc_tells_its_ranks_by_bandwidths_alone(tmp_path: Path) -> None:
     assert told(rows(tmp_path, UCC)) == [("all-gather", 8, 8 << 22, 2936.01)]
 
