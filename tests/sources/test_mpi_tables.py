@@ -26,6 +26,10 @@ $ mpirun -np 4 -ppn 2 --mca coll_tuned_priority 90 ./osu_iallgather -f
 # Datatype: MPI_CHAR.
 # Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations  P50 Tail Lat(us)  P99 Tail Lat(us)
 4096                  467.38            460.43            474.05        1000            407.18            634.30
+srun -n 4 osu_reduce_scatter_block
+# OSU MPI Reduce_scatter_block Latency Test v7.5
+# Size       Avg Latency(us)
+16                       3.00
 # OSU MPI Barrier Latency Test v7.1
 # Avg Latency(us)
              12.33
@@ -111,6 +115,7 @@ def test_osu_names_what_it_measured_and_the_launch_tells_the_ranks_of_one_table(
         ("all-gather", 4, 4, 135.61),
         ("all-gather", 4, 4096, 137.61),
         ("all-to-all", None, 4096, 467.38),
+        ("reduce-scatter", 4, 16, 3.0),  # the whole is printed, unlike IMB's
         ("barrier", None, 0, 12.33),
         ("all-reduce", None, 4, 5.0),
         ("send-recv", 2, 0, 1.1),
@@ -147,6 +152,14 @@ def test_imb_sizes_are_wholes_and_times_those_of_the_slowest(tmp_path: Path) -> 
     ]
 
 
+def test_ranks_that_only_wait_lie_on_nodes_that_are_not_told(tmp_path: Path) -> None:
+    every = rows(tmp_path, f"mpirun -np 4 -ppn 2 IMB-MPI1\n{IMB}", "a.out")
+    assert every[0]["nnodes"] is None  # two of the four take part
+    _, mark, rest = IMB.partition("# Benchmarking Alltoall")
+    whole = rows(tmp_path, f"mpirun -np 4 -ppn 2 IMB-MPI1\n{mark}{rest}", "b.out")
+    assert whole[0]["nnodes"] == 2
+
+
 def test_ucc_tells_its_ranks_by_bandwidths_alone(tmp_path: Path) -> None:
     assert told(rows(tmp_path, UCC)) == [("all-gather", 8, 8 << 22, 2936.01)]
 
@@ -177,7 +190,7 @@ def test_a_row_of_too_many_words_is_refused_with_its_line(tmp_path: Path) -> Non
 def test_tables_of_two_tools_in_one_output_are_both_read_and_no_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(OSU.replace("Fail", "Pass") + IMB + PERFTEST)
     trace = read(tmp_path / "x")
-    assert trace.df.filter(trace.df["kind"] == "measurement")["source"].to_list() == ["osu"] * 10 + ["imb"] * 6 + [
+    assert trace.df.filter(trace.df["kind"] == "measurement")["source"].to_list() == ["osu"] * 11 + ["imb"] * 6 + [
         "perftest"
     ]
     assert "refused" not in set(trace.table("ledger")["outcome"])
@@ -194,6 +207,7 @@ def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
     [
         ("mpirun -H n1:128,n2:128 -mca x 1 ./osu_allreduce", {"ranks": "256", "nodes": "2", "library": "open-mpi"}),
         ("mpirun -H n1,n2 ./osu_allreduce", {}),
+        ("SINGULARITYENV_A=1 mpirun -n 4 -N 2 osu_bw", {"ranks": "4", "nodes": "2"}),
         ("mpirun -np 8 --map-by ppr:4:node a", {"ranks": "8", "nodes": "2"}),
         ("srun -N 2 -n 16 osu_bcast", {"ranks": "16", "nodes": "2"}),
         ("mpiexec.hydra -n 3 -genv I_MPI_DEBUG 5 IMB-MPI1", {"ranks": "3", "library": "intel-mpi"}),

@@ -22,6 +22,7 @@ TOP_PAIRS = 5
 TOP_FINDINGS = 3
 TOP_ERRORS = 3
 TOP_TIMERS = 12
+NAMED_AFTER = "named after "  # an operation, in the note of a timer
 TIMER = "phase "  # before the name of a timer, among the claims
 RATES = ("throughput", "tokens", "mfu")
 
@@ -173,6 +174,7 @@ def _steps(out: Console, view: SeenSummary) -> None:
         out, f"{format_time(min(times))} to {format_time(max(times))}, {format_time(median(times))} in the middle"
     )
     timers = [claim for claim in view.claims if str(claim.field).startswith(TIMER)]
+    timers.sort(key=lambda claim: NAMED_AFTER not in str(claim.note))
     if timers:
         rows = [(str(each.field).removeprefix(TIMER), each.value) for each in timers]
         layout.heading(out, "timers", "means; those named after an operation first")

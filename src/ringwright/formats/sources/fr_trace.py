@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -189,7 +189,7 @@ def _row(
     number: int,
     rank: int,
     op: str,
-    data: dict[str, str | int],
+    data: Mapping[str, object],
     said: str,
 ) -> None:
     gathered.events.add(

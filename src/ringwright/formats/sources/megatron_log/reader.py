@@ -74,6 +74,28 @@ def _read(gathered: Gathered, launch: LogState, member: Member) -> TrainingLines
 
 
 def _emit(gathered: Gathered, lines: TrainingLines, file: str) -> None:
+    _emit_steps(gathered, lines, file)
+    seen = {step.rank for step in lines.iterations if step.rank is not None}
+    for timer in lines.timers:
+        if timer.rank is not None:
+            seen.add(timer.rank)
+        gathered.events.add(
+            kind="phase",
+            phase=timer.name,
+            op=moves(timer.name),
+            task=timer.of or None,
+            rank=timer.rank,
+            iteration=timer.iteration,
+            duration_s=timer.seconds if timer.seconds < _MOST_S else None,
+            file=file,
+            line=timer.line,
+            text=f"{timer.name}, {timer.of}" if timer.of else timer.name,
+        )
+    for rank in sorted(seen):
+        gathered.device(rank)
+
+
+def _emit_steps(gathered: Gathered, lines: TrainingLines, file: str) -> None:
     before = 0
     for step in lines.iterations:
         since = step.since or (step.number - before if step.number > before else 1)
@@ -92,25 +114,8 @@ def _emit(gathered: Gathered, lines: TrainingLines, file: str) -> None:
             "rank": step.rank,
         }
         row |= {"ground": "inferred", "confidence": _BY_STAMPS} if step.is_inferred else {}
-        gathered.events.add(**row, duration_s=step.seconds if step.seconds and step.seconds < _MOST_S else None)
-    seen = {step.rank for step in lines.iterations if step.rank is not None}
-    for rank in sorted(seen):
-        gathered.device(rank)
-    for timer in lines.timers:
-        if timer.rank is not None and timer.rank not in seen:
-            seen.add(timer.rank)
-            gathered.device(timer.rank)
         gathered.events.add(
-            kind="phase",
-            phase=timer.name,
-            op=moves(timer.name),
-            task=timer.of or None,
-            rank=timer.rank,
-            iteration=timer.iteration,
-            duration_s=timer.seconds if timer.seconds < _MOST_S else None,
-            file=file,
-            line=timer.line,
-            text=f"{timer.name}, {timer.of}" if timer.of else timer.name,
+            **row, duration_s=step.seconds if step.seconds is not None and step.seconds < _MOST_S else None
         )
 
 
@@ -130,12 +135,9 @@ def _say(gathered: Gathered, lines: TrainingLines, file: str) -> None:
     for timer in lines.timers:
         if timer.iteration is not None:
             by_name[timer.name].append(timer)
-    means = {name: fmean(timer.seconds for timer in timers if timer.of != FASTEST) for name, timers in by_name.items()}
-    # what is named after an operation first, and the longest of them
-    order = sorted(by_name, key=lambda name: (moves(name) is None, -means[name]))
-    for name in order[:MOST_CLAIMS]:
-        timers, mean = by_name[name], means[name]
+    for name, timers in list(by_name.items())[:MOST_CLAIMS]:
         longest = [timer for timer in timers if timer.of != FASTEST]
+        mean = fmean(timer.seconds for timer in longest)
         whole = [steps[timer.iteration] for timer in longest if timer.iteration in steps]
         share = f", {mean / fmean(whole):.0%} of the step" if whole and fmean(whole) > 0 else ""
         moved = f"; named after {moves(name)}, bytes not told" if moves(name) else ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 _COLUMN = re.compile(
-    r"#bytes\b|#repetitions\b|\bt(?:_\w+)?\[usec\]|\bMbytes/sec\b|\bMsg/sec\b|\boverlap\[%\]|\bdefects\b"
+    r"\bGroup\b|#bytes\b|#repetitions\b|\bt(?:_\w+)?\[usec\]|\bMbytes/sec\b|\bMsg/sec\b|\boverlap\[%\]|\bdefects\b"
 )
 _TIMES = ("t_max[usec]", "t[usec]", "t_pure[usec]", "t_avg[usec]")
 _PAIRS = ("pingpong", "pingping", "sendrecv", "exchange", "uniband", "biband")
@@ -42,14 +42,14 @@ _SENT = {
 def _table(state: TitledRows) -> TimedTable:
     """Return what a benchmark is, of the processes that its head names; of several groups all have as many."""
     words = state.heading.lower().removeprefix("multi-")
-    ranks = int(state.facts.get("groups of", "") or state.facts.get("ranks", "0"))
+    ranks = int(state.facts.get("groups of", "") or state.facts.get("ranks printed", "0"))
     pair = next((name for name in _PAIRS if words.startswith(name)), "")
     if pair:
         streams = max(ranks // 2, 1) * (2 if pair == "biband" else 1) if "band" in pair else 1
         said = f"of {_SENT[pair]}" if pair in _SENT else ""
         return TimedTable("send-recv", ranks, _timed(streams), facts={"bandwidth as printed": said} if said else {})
     op = op_of(words)
-    return TimedTable(op, ranks, _timed(1), is_per_rank(op, words))
+    return TimedTable(op, ranks, _timed(1), is_per_rank(op) or "scatter_block" in words)
 
 
 def _timed(streams: int) -> Callable[[NumberRow], tuple[int | None, float | None]]:
@@ -68,7 +68,7 @@ TOOL = TableTool(
     re.compile(r"#\s*Benchmarking (?P<title>[A-Za-z][\w-]{0,60})"),
     lambda line: column_names(_COLUMN, line),
     (
-        ("ranks", re.compile(r"#\s*#processes = (\d{1,7})")),
+        ("ranks printed", re.compile(r"#\s*#processes = (\d{1,7})")),
         ("groups of", re.compile(r"groups? of (\d{1,7}) processes each")),
         ("mode", re.compile(r"#\s*MODE: ([\w-]+)")),
         ("waiting processes", re.compile(r"\( (\d{1,7}) additional processes waiting")),

@@ -34,18 +34,24 @@ def launched(line: str) -> dict[str, str]:
     slots = _slots(text)
     told = _RANKS.search(text)
     ranks = int(told[1]) if told else sum(slots)
-    each, nodes = _ON_A_NODE.search(text), _NODES.search(text) if match["launcher"] == "srun" else None
     if ranks:
         said["ranks"] = str(ranks)
         said |= {} if told else {"ranks from": "the slots of its hosts"}
-    if nodes:
-        said["nodes"] = nodes[1]
-    elif each and int(each[1]) and ranks:
-        said["nodes"] = str(-(-ranks // int(each[1])))
-    elif slots and ranks == sum(slots):
-        said["nodes"] = str(len(slots))
+    if nodes := _nodes(text, match["launcher"], ranks, slots):
+        said["nodes"] = str(nodes)
     library = next((name for name, pattern in _LIBRARIES if pattern.search(line)), "")
     return said | ({"library": library} if library else {})
+
+
+def _nodes(text: str, launcher: str, ranks: int, slots: list[int]) -> int:
+    """Return the number of nodes, 0 where it is not told."""
+    each, nodes = _ON_A_NODE.search(text), _NODES.search(text)
+    if nodes and launcher == "srun":
+        return int(nodes[1])
+    each = each or nodes  # Open MPI's -N is ranks on a node
+    if each and int(each[1]):
+        return -(-ranks // int(each[1]))
+    return len(slots) if slots and ranks == sum(slots) else 0
 
 
 def _slots(text: str) -> list[int]:

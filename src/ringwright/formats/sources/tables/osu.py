@@ -43,7 +43,7 @@ def _table(state: TitledRows) -> TimedTable:
     ranks, pairs = (int(state.facts.get(name, "0")) for name in ("ranks", "pairs"))
     op = op_of(words)
     if op or not (state.title or _OF_PAIRS & {*state.columns}):
-        return TimedTable(op, ranks, _timed(1), is_per_rank(op, words), facts=facts)
+        return TimedTable(op, ranks, _timed(1), is_per_rank(op), facts=facts)
     ranks = 2 * (pairs or 1) if pairs or not words.startswith("multi ") else ranks
     op = next(
         (op for word, op in _ONE_SIDED if f"mpi_{word} " in words), "" if words.startswith("mpi_") else "send-recv"

@@ -101,9 +101,9 @@ def op_of(title: str) -> str:
     return next((op for word, op in _GUESSES if word in lower), "") or op_in(title.replace("Exchange", ""))
 
 
-def is_per_rank(op: str, title: str) -> bool:
-    """Say whether MPI's tools print what one rank, or a pair of ranks, has of the whole: blocks of a scatter of sums too."""
-    return op in _TOTAL or (op == "reduce-scatter" and "block" in title.lower())
+def is_per_rank(op: str) -> bool:
+    """Say whether MPI's tools print what one rank, or a pair of ranks, has of the whole."""
+    return op in _TOTAL
 
 
 def column_names(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTests
     if not state.rows and not state.refused:
         return
     table = tool.table(state)
-    told = {key: value for key, value in state.facts.items() if key not in ("ranks", "nodes")}
+    told = {key: value for key, value in state.facts.items() if key not in ("ranks", "nodes", "ranks printed")}
     facts = ({"test": state.title} if state.title else {}) | told | table.facts
     ranks = table.ranks
     times = ranks if table.is_per_rank and ranks else 1
@@ -172,7 +172,8 @@ def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTests
             sides = (Side(f"{time_s * 1e6:.12g}", wrong="1"),) if row.is_wrong else ()
             bus = row.number(table.rate)
             rows.append(SizeRow(size * times, time_s, None, None, bus, line=row.line, sides=sides, others=row.others()))
-    nodes = int(state.facts.get("nodes", "0"))
+    # of those that a launch tells the nodes some ranks may only wait
+    nodes = int(state.facts.get("nodes", "0")) if state.facts.get("ranks") == str(ranks) else 0
     title = f"{name}: {state.title}" if state.title else name
     yield lawful(
         NcclTestsTable(

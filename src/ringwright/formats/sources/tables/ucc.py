@@ -43,7 +43,7 @@ def _timed(row: NumberRow) -> tuple[int | None, float | None]:
 
 def _table(state: TitledRows) -> TimedTable:
     op = op_of(state.heading)
-    is_part = is_per_rank(op, state.heading)
+    is_part = is_per_rank(op)
     ranks = int(state.facts.get("ranks", "0"))
     if not ranks and is_part:
         ranks = _ranks_told(state.rows)
