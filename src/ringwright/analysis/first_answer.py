@@ -13,6 +13,7 @@ from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART, SOCKETS
 from ringwright.analysis.first_calls import COLD
+from ringwright.analysis.normal import LARGE_BYTES
 from ringwright.analysis.slow.places import KINDS as PLACES
 from ringwright.bounds.laws import told_by, wrong_results
 from ringwright.ground.units import format_count, format_size, format_time
@@ -150,7 +151,13 @@ def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalR
     what = f"{row['op']} of {format_size(row['size_bytes'])} reaches {row['busbw_gbs']:.3g} GB/s"
     beside = f"percentile {share:.0f} of such systems ({row['n_systems']} measured)"
     kind: Kind = "normal"
-    if share < LOW:
+    if row["size_bytes"] < LARGE_BYTES:
+        # Of small sizes latency tells, which a percentile of one size does not: no verdict, but what it is beside others.
+        sentence = (
+            f"Cannot tell whether this is normal: sizes from {format_size(LARGE_BYTES)} on would tell; {what}, {beside}"
+        )
+        kind = "cannot-tell"
+    elif share < LOW:
         kind, sentence = "slow", f"Slow for such a system: {what}, {beside}"
     elif share > HIGH:
         sentence = f"Fast for such a system: {what}, {beside}"

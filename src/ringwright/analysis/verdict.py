@@ -72,7 +72,9 @@ def verdict(
         _ras(ras, world),
         _watchdogs(errors, world, host_of),
         _fatal(errors),
+        _raised(errors, went_on=went_on),
         _killed(errors),
+        _ended(errors),
         None if went_on else _warned(errors),
     )
     return next((rule for rule in rules if rule is not None), None)
@@ -207,6 +209,55 @@ def _failed(warned: list[Row], errors: list[Row], confidence: float) -> Culprit 
         "evidence": [said, *lines],
     }
     return {**told, "command": cause.command} if cause else told
+
+
+def _raised(errors: list[Row], *, went_on: bool) -> Culprit | None:
+    """An exception of a rank: what NCCL said last is its cause; one that no rank signs counts where nothing went on after it."""
+    raised = [row for row in errors if row["op"] == "raised" and (row["rank"] is not None or not went_on)]
+    first = first_of([row | {"text": _words(row)} for row in raised])
+    if first is None:
+        return None
+    words, cause = first["text"][:200].rstrip("."), cause_of(first["text"])
+    who = _who(first) if first["rank"] is not None else "a rank that is not named"
+    said = f"{words} ({who})" + (f": {cause.meaning}" if cause else "")
+    ranks = [first["rank"]] if first["rank"] is not None else []
+    told: Culprit = {
+        "kind": "error",
+        "ranks": ranks,
+        "hosts": [],
+        "confidence": SUSPECT,
+        "evidence": [said, *(_location(row) for row in raised[:4])],
+    }
+    return {**told, "command": cause.command} if cause else told
+
+
+def _words(row: Row) -> str:
+    """Return NCCL's own words where an exception passes them on, else those of the exception."""
+    last = row["data"].get("last")
+    return f"{last}, {str(row['text']).partition(': ')[2]}" if last else str(row["text"] or "")
+
+
+def _ended(errors: list[Row]) -> Culprit | None:
+    """What torchrun says of the ranks that failed: the one that it saw first, else all."""
+    ended = [row for row in errors if row["op"] == "exit"]
+    first = next((row for row in ended if row["data"].get("root")), ended[0] if ended else None)
+    if first is None:
+        return None
+    how = str(first["text"] or "") or (f"exit code {first['code']}" if first["code"] is not None else "an error")
+    if first["data"].get("child"):
+        return {"kind": "error", "ranks": [], "hosts": [], "confidence": WARNED, "evidence": [how, _location(first)]}
+    is_first = bool(first["data"].get("root"))
+    ranks = sorted({row["rank"] for row in ([first] if is_first else ended) if row["rank"] is not None})
+    listed = f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks[:16]))}" if ranks else "a rank"
+    said = f"{listed} ended{' first' * is_first}, by {how}, as its launcher saw it"
+    hosts = [first["host"]] if first["host"] else []
+    return {
+        "kind": "error",
+        "ranks": ranks,
+        "hosts": hosts,
+        "confidence": SUSPECT,
+        "evidence": [said, _location(first)],
+    }
 
 
 def _who(row: Row) -> str:

@@ -50,7 +50,7 @@ def _gone(ras: Row) -> RasVerdict | None:
     named = dead or processes
     who = say_ranks(ranks) if ranks else f"{len(named)} process{'es' * (len(named) > 1)}"
     where = ", ".join(f"process {pid} on {node}, GPU {gpu}" for _, pid, node, gpu in named[:4])
-    what = "dead: RAS has not reached it for 60 s" if dead else "silent: RAS gets no answer from it"
+    what = "dead: RAS has not reached it for 60 s" if dead else "missing: RAS gets no answer from it"
     evidence = [f"{who} {'are' if len(ranks) > 1 else 'is'} {what}" + (f" ({where})" if where else "")]
     evidence += [_row(row) for row in ras.get("groups", [])[:4]]
     hosts = list(dict.fromkeys(node for _, _, node, _ in named))

@@ -6,13 +6,16 @@ import re
 from functools import lru_cache
 
 from ringwright.formats.sources.kinds import FIRST_LINE, KEYS, NO, WORDS, document, has, of_others
+from ringwright.formats.sources.tables.nccl_columns import BARE_ROW
 
 WHAT = "benchmark table"
 RANK = 120
 READER = "ringwright.formats.sources.bench:read_bench"
 WITHIN = ("nccl-log", "osu", "imb", "ucc", "perftest")  # whose files may hold a table as well
 _TABLE = re.compile(
-    rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw(?:\(GB/s\))?\s+busbw|out-of-place", re.MULTILINE
+    rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw(?:\(GB/s\))?\s+busbw|out-of-place"
+    rb"|^" + BARE_ROW.encode() + rb" +[\d.]+ ",
+    re.MULTILINE,
 )
 _TORCH = re.compile(rb"algo throughput: [\d.]+ bps|bandwidth of all_reduce (?:over|with)")
 

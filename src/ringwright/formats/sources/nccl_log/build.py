@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -261,8 +262,8 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Ro
         claim(f"launch {name}", value, "read", where)
     for name, values in state.environment.items():
         claim(f"env {name}", ", ".join(value for value, _ in values.most_common(3)), "read")
-    for name, _ in state.network.most_common(3):
-        claim("network", name, "read")
+    for name, ground in _networks(state):
+        claim("network", name, ground, "" if ground == "read" else "from the connections")
     for why, _ in state.network_lost.most_common(3):
         claim("network not used", why, "read")
     for name, _ in state.platform.most_common(3):
@@ -276,6 +277,16 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Ro
     return rows
 
 
+def _networks(state: LogState) -> list[tuple[str, str]]:
+    """Return the networks that NCCL says it uses; in a log that begins later, those over which its connections go."""
+    if state.network:
+        return [(name, "read") for name, _ in state.network.most_common(3)]
+    vias = Counter(str(fact.data[4]) for fact in state.facts if fact.kind == "connection" and fact.data[4])
+    nets = [via.removeprefix(_OF_NETWORK) for via, _ in vias.most_common() if via.startswith(_OF_NETWORK)]
+    return [(name, "inferred") for name in nets[:3]]
+
+
+_OF_NETWORK = "NET/"  # what the transport of a connection between nodes begins with
 _RANK_NOTES = {
     "read": "printed by the launcher or the collective's line",
     "inferred": "the rank in the largest communicator that holds every device once",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ringwright.formats.sources.iteration_line import iteration_line
-from ringwright.formats.sources.nccl_log import ras_text, switch_lines
+from ringwright.formats.sources.nccl_log import process_ends, ras_text, switch_lines
 from ringwright.formats.sources.nccl_log.state import ErrorLine, LogState
 
 Place = tuple[str, int]
@@ -44,7 +44,12 @@ _VERSION = re.compile(r"(?P<kind>[NR]CCL)(?: version|\*\*:) ?:? ?(?P<version>2\.
 # One search that no line of any reader below gets past unnoticed.
 _MARKS = re.compile(
     r"Watchdog caught|[Ll]ast enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|"
-    r"[NR]CCL(?: version|\*\*)|output empty list|" + ras_text.MARK + "|" + switch_lines.LIBRARY_MARK
+    r"[NR]CCL(?: version|\*\*)|output empty list|"
+    + process_ends.MARK
+    + "|"
+    + ras_text.MARK
+    + "|"
+    + switch_lines.LIBRARY_MARK
 )
 _DEGREE_NAMES = {
     "data": "dp",
@@ -78,6 +83,7 @@ NEEDLES = [
     b" from signal ",
     b"iter ",
     b"output empty list",
+    *process_ends.NEEDLES,
     *ras_text.NEEDLES,
     b"via P2P/",
     b"via NET/",
@@ -198,6 +204,7 @@ def _sharp(text: str, state: LogState, where: Place, rank: int | None, time_s: f
 _READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool], ...] = (
     _timeout,
     _progress,
+    process_ends.read_end,
     _version,
     _launch,
     _iteration,

@@ -104,6 +104,8 @@ class LogState:
         self.ras: dict[str, Any] = {}
         self.calls: Counter[str] = Counter()
         self.adding = AddingLines()
+        self.last_error: tuple[str, int] | None = None  # where "Last error:" stands, whose words come next
+        self.is_root_next = False  # what torchrun tells next is the failure that it saw first
         self.losses: list[str] = []
 
     def copy(self) -> LogState:

@@ -30,8 +30,10 @@ _KNOWN = {
     "i_max",
     "i_p99",
     "i_cv%",
+    "min_lat",
+    "max_lat",
 }
-_OTHER_NAMES = {"wrong": "#wrong", "cputime": "time"}
+_OTHER_NAMES = {"wrong": "#wrong", "cputime": "time", "latency": "time"}  # of rccl-tests, and of NVSHMEM's tests
 _UNIT = re.compile(r"\((?:b|elements|elems|us|gb/s)\)$")  # beside the name, where others print it in a line of its own
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\S+")
@@ -59,6 +61,22 @@ def header(line: str) -> list[HeaderWord]:
     names = [column.name for column in words]
     is_header = names[:2] == ["size", "count"] and "time" in names and set(names) <= _KNOWN
     return words if is_header and len(words) <= MOST_COLUMNS else []
+
+
+# The columns of every release from 2.13 on, for rows whose header was cut off; where they end does not matter, as all are there.
+USUAL = [
+    HeaderWord(name, at)
+    for at, name in enumerate("size count type redop root time algbw busbw #wrong time algbw busbw #wrong".split())
+]
+BARE_ROW = (  # of the usual columns, up to the first time
+    r"[ \t]*\d+ +\d+ +(?:float|half|double|bfloat16|u?int(?:8|32|64)|fp8\w*) +(?:sum|prod|max|min|avg|mulsum|none) +-?\d+ +[\d.]+"
+)
+_BARE = re.compile(BARE_ROW + r"(?: +\S+){7}\s*$")
+
+
+def is_bare_row(line: str) -> bool:
+    """Say whether a line is a whole row of the usual columns, header or not."""
+    return _BARE.match(line) is not None
 
 
 def apart(line: str) -> list[str]:

@@ -22,7 +22,15 @@ from ringwright.formats.sources.gate.inputs import chunks, find
 from ringwright.formats.sources.gate.wrappers import unwrapped
 from ringwright.formats.sources.launchers import plain
 from ringwright.formats.sources.source import Source
-from ringwright.formats.sources.tables.nccl_columns import HeaderWord, apart, header, is_number, place
+from ringwright.formats.sources.tables.nccl_columns import (
+    USUAL,
+    HeaderWord,
+    apart,
+    header,
+    is_bare_row,
+    is_number,
+    place,
+)
 from ringwright.formats.sources.tables.nccl_tests_shapes import csv_tables, json_lines
 from ringwright.formats.sources.tables.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
 from ringwright.ground.errors import InputError
@@ -124,7 +132,8 @@ def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
             _note(state, line)
             if columns:
                 state.columns, state.line = columns, number
-            elif state.columns:
+            elif state.columns or is_bare_row(line):
+                state.columns = state.columns or USUAL
                 _row(line, number, state)
     yield from _closed(state, name)
 

@@ -1,0 +1,109 @@
+"""How processes end, in their own words and their launcher's: exceptions of ranks, torchrun's summary of failures.
+
+PyTorch prints of an error of NCCL the file, what failed and, lines later, "Last error:" with NCCL's own words
+(``torch/csrc/distributed/c10d/NCCLUtils.hpp``); torchrun prints host, rank, exit code and signal of each rank that failed, and
+which failed first (``torch/distributed/elastic/multiprocessing/errors/__init__.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ringwright.formats.sources.nccl_log.state import ErrorLine
+
+if TYPE_CHECKING:
+    from ringwright.formats.sources.nccl_log.state import LogState
+
+RAISED, EXIT = "raised", "exit"
+MOST_FIELDS = 5  # of one rank in torchrun's summary
+_EXCEPTION = re.compile(r"^(?:E\s+)?(?:[a-z_]\w*\.)*(?P<name>[A-Z]\w*(?:Error|Exception)): (?P<what>\S.{0,1000})$")
+_OF_NCCL = re.compile(
+    r"NCCL error in: (?P<at>\S{1,300}:\d{1,7}), (?P<what>.{1,200}?)(?: \(run with .*?\))?(?:, NCCL version .*)?$"
+)
+_CODE = re.compile(r"^nccl\w+Error: .{1,300}$")
+_LAST = re.compile(r"^Last error:\s*$")
+_FIELD = re.compile(r"^\s+(?P<name>host|rank|exitcode|traceback)\s+: (?P<value>\S.{0,500}?)\s*$")
+_SIGNAL = re.compile(r"Signal (?P<number>\d{1,3}) \((?P<name>SIG\w{2,10})\)")
+_ROOT = re.compile(r"Root Cause \(first observed failure\)")
+_CHILD = re.compile(r"\bChildFailedError:\s*(?P<what>.{0,200})$")
+MARK = (
+    r"(?:Error|Exception): |NCCL error in: |^nccl\w+Error|Last error:|Root Cause \(|ChildFailedError|"
+    r"(?:host|rank|exitcode|traceback) +: |[Ff]ail|error"
+)
+NEEDLES = [
+    b"Error: ",
+    b"Exception: ",
+    b"Last error:",
+    b"Root Cause (",
+    b"ChildFailedError",
+    b"exitcode  :",
+    b"traceback :",
+    b"  rank      :",
+    b"  host      :",
+    b"Cuda failure",
+    b" failed",
+    b" completed with error",
+]
+
+
+def read_end(text: str, state: LogState, where: tuple[str, int], rank: int | None, time_s: float | None) -> bool:
+    """Take what a line says of a process's end; say whether it said anything."""
+    line = text.rstrip()
+    if _after_last(line, state, where):
+        return True
+    if _LAST.match(line):
+        state.last_error = where
+        return True
+    if (field := _FIELD.match(line)) is not None:
+        return _failure(field["name"], field["value"], state, where)
+    if _ROOT.search(line):
+        state.is_root_next = True
+        return True
+    if (child := _CHILD.search(line)) is not None:
+        what = f"a rank ended with an error, which its launcher passed on (ChildFailedError) {child['what']}".strip()
+        state.error(ErrorLine(EXIT, "", 0, -1, what, *where, rank=None, time_s=time_s, data={"child": True}))
+        return True
+    return _exception(line, state, where, rank, time_s)
+
+
+def _exception(line: str, state: LogState, where: tuple[str, int], rank: int | None, time_s: float | None) -> bool:
+    said = _EXCEPTION.match(line)
+    of_nccl = _OF_NCCL.search(line)
+    if said is None or _CODE.match(line):
+        return _CODE.match(line) is not None
+    what = of_nccl["what"].strip() if of_nccl else said["what"]
+    told = {"name": said["name"], "at": of_nccl["at"] if of_nccl else ""}
+    state.error(ErrorLine(RAISED, "", 0, -1, f"{said['name']}: {what}", *where, rank=rank, time_s=time_s, data=told))
+    return of_nccl is None or "NCCL version" not in line  # a version is read by another reader
+
+
+def _after_last(line: str, state: LogState, where: tuple[str, int]) -> bool:
+    """Take NCCL's own words, which stand below "Last error:", as those of the last exception."""
+    if not state.last_error or state.last_error != (where[0], where[1] - 1) or not line.strip():
+        return False
+    state.last_error = None
+    error = next((each for each in reversed(state.errors) if each.kind == RAISED), None)
+    if error is None:
+        return False
+    error.data["last"] = line.strip()[:300]
+    return True
+
+
+def _failure(name: str, value: str, state: LogState, where: tuple[str, int]) -> bool:
+    """Take a field of torchrun's summary; its host and rank come before its exit code."""
+    if name == "host":
+        state.error(ErrorLine(EXIT, value, 0, -1, "", *where, data={"root": state.is_root_next}))
+        state.is_root_next = False
+        return True
+    error = next((each for each in reversed(state.errors) if each.kind == EXIT and not each.data.get("child")), None)
+    if error is None or error.file != where[0] or where[1] - error.line > MOST_FIELDS:
+        error = ErrorLine(EXIT, "", 0, -1, "", *where, data={"root": False})
+        state.error(error)
+    if name == "rank" and (number := re.match(r"\d{1,7}", value)):
+        error.rank = int(number[0])
+    elif name == "exitcode" and (code := re.match(r"-?\d{1,5}", value)):
+        error.status = int(code[0])
+    elif name == "traceback" and (signal := _SIGNAL.search(value)):
+        error.text = f"signal {signal['number']} ({signal['name']})"
+    return True
