@@ -56,9 +56,18 @@ def require_log(reader: LogReader, names: list[str]) -> None:
         raise _no_log(reader)
 
 
+_OURS = (b"ProcessGroupNCCL", b"NCCL INFO", b"opCount", b"busbw")
+
+
 def _no_log(reader: LogReader) -> InputError:
     """Return the error for inputs without a line of NCCL's: it says what they look like."""
     name, head = next(iter(reader.heads.items()))
+    if (word := next((each for each in _OURS if each in head), None)) is not None:
+        return InputError(
+            f"no whole line of NCCL's or PyTorch's in text that holds {word.decode()}: its lines were cut or broken",
+            where=name,
+            remedy="give the file itself, or paste it from a window wide enough not to break lines",
+        )
     others = f", and {len(reader.heads) - 1} more without such a line" if len(reader.heads) > 1 else ""
     return InputError(
         f"no line of NCCL, nor another recording that is known: {looks_like(head)}{others}",

@@ -1,0 +1,97 @@
+"""Exceptions of ranks and what torchrun says of those that failed, as they are pasted without NCCL's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringwright import read, summary
+from ringwright.ground.errors import InputError
+
+RAISED = (
+    "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:275, {what} "
+    "(run with NCCL_DEBUG=INFO for details), NCCL version 2.20.5"
+)
+
+
+def told(folder: Path, *lines: str) -> dict[str, Any]:
+    path = folder / "job.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return dict(summary(read(str(path))))
+
+
+def of_rank(rank: int, what: str, last: str) -> list[str]:
+    """Return what a rank prints of an error of NCCL."""
+    lines = [RAISED.format(what=what), "ncclUnhandledCudaError: Call to CUDA function failed.", "Last error:", last]
+    return [f"[rank{rank}]: {line}" for line in lines]
+
+
+def test_what_nccl_said_last_is_the_cause_and_its_release_is_read(tmp_path: Path) -> None:
+    said = told(tmp_path, *of_rank(7, "unhandled cuda error", "Cuda failure 2 'out of memory'"))
+    answer = said["answer"]
+    assert (answer["kind"], answer["ranks"]) == ("failed", [7])
+    assert answer["sentence"].startswith(
+        "Failed: Cuda failure 2 'out of memory', unhandled cuda error (rank 7): the GPU's"
+    )
+    assert said["nccl_versions"] == ["2.20.5"]
+    assert "job.log:1" in answer["evidence"][0]
+
+
+def test_the_rank_whose_peer_went_away_is_not_the_first(tmp_path: Path) -> None:
+    remote = "remote process exited or there was a network error"
+    shadow = of_rank(0, remote, "socketProgressOpt: Call to recv from 10.0.0.3<3> failed : Connection reset by peer")
+    cause = of_rank(3, "unhandled cuda error", "Cuda failure 'an illegal memory access was encountered'")
+    assert told(tmp_path, *shadow, *cause)["answer"]["ranks"] == [3]
+    assert told(tmp_path, *shadow)["answer"]["ranks"] == [0]
+
+
+def test_an_exception_that_no_rank_signs_counts_only_where_nothing_went_on(tmp_path: Path) -> None:
+    line = "ValueError: the configuration holds no optimizer"
+    assert told(tmp_path, line)["answer"]["kind"] == "failed"
+    call = (
+        "n1:10:11 [3] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f1 recvbuff 0x7f2 count 1024 datatype 7 op 0 root 0 comm 0x5 "
+        "[nranks=1] stream 0x9"
+    )
+    assert told(tmp_path, line, call)["answer"]["kind"] != "failed"
+    assert told(tmp_path, f"[rank1]: {line}", call)["answer"]["ranks"] == [1]
+
+
+def failure(at: int, rank: int, code: int, how: str) -> list[str]:
+    return [
+        f"[{at}]:",
+        "  time      : 2025-05-01_11:12:35",
+        "  host      : n1",
+        f"  rank      : {rank} (local_rank: {rank})",
+        f"  exitcode  : {code} (pid: 443{rank})",
+        "  error_file: <N/A>",
+        f"  traceback : {how}",
+    ]
+
+
+def test_torchrun_names_who_failed_first(tmp_path: Path) -> None:
+    abort = "Signal 6 (SIGABRT) received by PID 4437"
+    root = ["Root Cause (first observed failure):", *failure(0, 2, -6, abort)]
+    said = told(tmp_path, "Failures:", *failure(1, 5, -6, abort), *root)["answer"]
+    assert (said["kind"], said["ranks"]) == ("failed", [2])
+    assert said["sentence"] == "Failed: rank 2 ended first, by signal 6 (SIGABRT), as its launcher saw it."
+    several = told(tmp_path, *failure(1, 5, 1, "To enable traceback see: URL"), *failure(2, 6, 1, "-"))["answer"]
+    assert several["ranks"] == [5, 6]
+    assert "by exit code 1" in several["sentence"]
+
+
+def test_a_watchdog_comes_before_the_exceptions_that_follow_from_it(tmp_path: Path) -> None:
+    report = (
+        "[rank0]:[E1206 18:44:12.7 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600061 milliseconds before timing out."
+    )
+    assert told(tmp_path, report, *of_rank(0, "remote process exited", "x failed"))["answer"]["kind"] == "hung"
+
+
+@pytest.mark.parametrize("word", ["ProcessGroupNCCL.cpp:607", "NCCL INFO", "opCount 7", "busbw"])
+def test_nothing_known_is_not_said_of_text_that_holds_words_of_ours(tmp_path: Path, word: str) -> None:
+    with pytest.raises(InputError) as refused:
+        told(tmp_path, f"somebody said {word} and the rest was cut")
+    assert word.split(maxsplit=1)[0].split(".", maxsplit=1)[0] in refused.value.what or "busbw" in word
+    assert "nor another recording" not in refused.value.what
