@@ -149,3 +149,37 @@ def whole(member: Member, most: int = MOST_WHOLE_BYTES) -> bytes:
         member.losses.append((f"longer than {most} bytes, rest not read", most))
         return data[:most]
     return data
+
+
+def lines_without(
+    stream: BinaryIO, words: bytes, unless: bytes, longest: int
+) -> Iterator[tuple[int, bytes] | tuple[int, None]]:
+    """Yield number and bytes of the lines that do not hold ``words``, or hold ``unless`` as well; a line of ``longest`` at most.
+
+    Lines of another reader, a million of them, are passed over without a look at each: numbers go on, and after each block comes
+    the number of its last line, with None.
+    """
+    number = 0
+    while block := stream.read(_PIECE):
+        block += b"" if block.endswith(b"\n") else stream.readline(longest)
+        ends, ours = _ours(block, words, unless)
+        for at in ours:
+            begin, end = (ends[at - 1] if at else 0), ends[at]
+            for piece in range(begin, end, longest):
+                yield number + at + 1, block[piece : min(piece + longest, end)]
+        number += len(ends)
+        yield number, None
+
+
+def _ours(block: bytes, words: bytes, unless: bytes) -> tuple[list[int], list[int]]:
+    """Return where the lines of a block end, and which of them are looked at."""
+    import numpy as np
+
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    if not len(ends) or ends[-1] < len(block):
+        ends = np.append(ends, len(block))
+    is_ours = np.ones(len(ends), bool)
+    for sought, answer in ((words, False), (unless, True)):
+        at = [each.start() for each in re.finditer(re.escape(sought), block)]
+        is_ours[np.searchsorted(ends, at, side="right")] = answer
+    return ends.tolist(), np.flatnonzero(is_ours).tolist()

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.megatron_log.lines import FASTEST, SLOWEST, PrintedTimer, TrainingLines
-from ringwright.formats.sources.members import Member
+from ringwright.formats.sources.members import Member, lines_without
 from ringwright.formats.sources.nccl_log import framework
 from ringwright.formats.sources.nccl_log.state import LogState
 from ringwright.formats.sources.reader_rows import Gathered
@@ -56,9 +56,11 @@ def read_megatron_log(sources: list[Source], *, progress: Callable[[int], None] 
 
 
 def _read(gathered: Gathered, launch: LogState, member: Member) -> TrainingLines:
-    lines, number = TrainingLines(), 0
-    while data := member.stream.readline(LONGEST_LINE):
-        number += 1
+    lines, known, last = TrainingLines(), 0, 0
+    for number, data in lines_without(member.stream, b"NCCL INFO", b"elapsed", LONGEST_LINE):
+        last = number
+        if data is None:
+            continue
         text = data.decode("utf-8", "replace").rstrip("\r\n")
         if len(lines.iterations) + len(lines.timers) >= MOST_ROWS:
             gathered.note(member.name, "refused", f"lines after {MOST_ROWS:,} times")
@@ -67,9 +69,9 @@ def _read(gathered: Gathered, launch: LogState, member: Member) -> TrainingLines
         is_known = lines.take(text, number)
         if not is_known and ("world size" in text or " ..." in text):
             is_known = framework.read(text, launch, (member.name, number), None, None)
-        gathered.note(
-            member.name, "understood" if is_known else "other", "lines" if is_known else "of no iteration and no timer"
-        )
+        known += is_known
+    gathered.note(member.name, "understood", "lines", known)
+    gathered.note(member.name, "other", "of no iteration and no timer", last - known)
     return lines
 
 
