@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -86,7 +87,18 @@ def contestants(path: Path) -> list[Contestant]:
         return field_of
     code = "import sys; from ringwright.cli import main; sys.argv[0] = 'ringwright'; sys.exit(main())"
     field_of.append(Contestant("ringwright summary", [python, "-c", code, "summary", str(path), "--json"]))
+    field_of.append(Contestant("and a training line", [python, "-c", code, "summary", str(mixed(path)), "--json"]))
     return field_of
+
+
+def mixed(path: Path) -> Path:
+    """Return the same log behind one line of a training framework, which has another reader."""
+    other = path.with_suffix(".mixed.log")
+    if not other.exists() or other.stat().st_size <= path.stat().st_size:
+        with other.open("wb") as out, path.open("rb") as lines:
+            out.write(b" iteration 10/ 100 | elapsed time per iteration (ms): 5444.9 | global batch size: 8 |\n")
+            shutil.copyfileobj(lines, out)
+    return other
 
 
 def agreement(summary_path: Path, truth: dict[str, object]) -> str:
