@@ -118,7 +118,7 @@ def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator
     state = TitledRows(heading=name)
     for number, raw in enumerate(lines, 1):
         line = plain(raw.rstrip("\r\n"))
-        if run := launched(line):
+        if (run := launched(line)) is not None:
             told = run
         title = tool.title.search(line)
         columns = tool.columns(line)
