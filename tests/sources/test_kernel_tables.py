@@ -9,6 +9,7 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
+from ringwright.formats.sources.reader_rows import whole_number
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
@@ -116,3 +117,12 @@ def test_published_tables_of_kernels(name: str, source: str, op: str, calls: int
     assert summary["source"] == source
     assert [(row["op"], row["count"]) for row in summary["operations"]] == [(op, calls)]
     assert trace.df["duration_s"].max() * 1e6 == pytest.approx(longest_us, rel=1e-3)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("12", 12), (" -12 ", -12), ("--12", None), ("1-2", None), ("9" * 30, None), ("", None)]
+)
+def test_a_number_that_is_none_is_no_error(text: str, number: int | None, tmp_path: Path) -> None:
+    assert whole_number(text) == number
+    told = [row[2] for row in rows(tmp_path, AVERAGES.replace("          1000\n", f"{text:>14}\n", 1))]
+    assert 1000 in told  # the row beside it is read all the same

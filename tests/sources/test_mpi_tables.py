@@ -152,6 +152,17 @@ def test_imb_sizes_are_wholes_and_times_those_of_the_slowest(tmp_path: Path) -> 
     ]
 
 
+def test_of_the_line_that_started_the_ranks_no_host_is_kept(tmp_path: Path) -> None:
+    line = "mpirun -H login.example.org:2,n2:2 -x TOKEN=abc --mca coll_hcoll_enable 1 -mca coll ^ucc osu_allreduce"
+    (tmp_path / "x").write_text(
+        f"{line}\n# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4   5.0\n"
+    )
+    claims = {claim["field"]: claim["value"] for claim in read(tmp_path / "x").table("claims").to_dicts()}
+    assert claims["components"] == "coll_hcoll_enable 1, coll ^ucc"
+    assert (claims["ranks"], claims["nodes"]) == ("4", "2")
+    assert not [value for value in claims.values() if "example" in value or "abc" in value]
+
+
 def test_ranks_that_only_wait_lie_on_nodes_that_are_not_told(tmp_path: Path) -> None:
     every = rows(tmp_path, f"mpirun -np 4 -ppn 2 IMB-MPI1\n{IMB}", "a.out")
     assert every[0]["nnodes"] is None  # two of the four take part
@@ -215,7 +226,7 @@ def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_line_says_that_started_the_ranks(line: str, said: dict[str, str]) -> None:
-    told = launched(line)
+    told = launched(line) or {}
     assert {key: value for key, value in told.items() if key in ("ranks", "nodes", "library")} == said
 
 

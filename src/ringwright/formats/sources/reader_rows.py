@@ -139,7 +139,7 @@ def whole_number(value: Any, most: int = _I64) -> int | None:
     if isinstance(value, bool):
         return None
     if (isinstance(value, float) and value.is_integer()) or (
-        isinstance(value, str) and len(value) < 20 and value.strip().lstrip("-").isdecimal()
+        isinstance(value, str) and len(value) < 20 and value.strip().removeprefix("-").isdecimal()
     ):
         value = int(value)
     return value if isinstance(value, int) and -most - 1 <= value <= most else None

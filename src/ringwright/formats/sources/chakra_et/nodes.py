@@ -55,7 +55,7 @@ class Node:
         if isinstance(value, bool) or value is None:
             return None
         if isinstance(value, str):
-            return int(value) if len(value) < 20 and value.strip().lstrip("-").isdecimal() else None
+            return int(value) if len(value) < 20 and value.strip().removeprefix("-").isdecimal() else None
         if isinstance(value, float):
             return int(value) if math.isfinite(value) else None
         return value if isinstance(value, int) else None

@@ -85,6 +85,6 @@ def whole(value: Any) -> int | None:
         return None
     if type(value) is float and math.isfinite(value) and value == int(value) and abs(value) < LIMIT:
         return int(value)
-    if type(value) is str and len(value) < 20 and value.strip().lstrip("-").isdecimal():
+    if type(value) is str and len(value) < 20 and value.strip().removeprefix("-").isdecimal():
         return int(value)
     return None

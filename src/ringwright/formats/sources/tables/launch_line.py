@@ -16,6 +16,8 @@ _ON_A_NODE = re.compile(
     r"\s(?:-ppn|--ppn|-perhost|-npernode|--npernode|--ntasks-per-node|(?:--map-by|-map-by) ppr:(?=\d+:node))[ =]?(\d{1,5})\b"
 )
 _NODES = re.compile(r"\s(?:--nodes[ =]|-N ?)(\d{1,6})\b")
+# The rest of the line may name hosts and users, and is not kept.
+_COMPONENTS = re.compile(r"\s--?mca +(coll_\w{1,60}|coll) +([\w,^-]{1,80})")
 _LIBRARIES = (
     ("open-mpi", re.compile(r"\s--?mca\s|\bOMPI_MCA_|\bprterun\b")),
     ("intel-mpi", re.compile(r"\bI_MPI_")),
@@ -24,13 +26,14 @@ _LIBRARIES = (
 )
 
 
-def launched(line: str) -> dict[str, str]:
-    """Return what a line says that starts ranks: ``launch``, ``ranks``, ``nodes``, ``library``; nothing for another line."""
+def launched(line: str) -> dict[str, str] | None:
+    """Return what a line says that starts ranks: ``components`` of collectives, ``ranks``, ``nodes``, ``library``; else None."""
     match = _LAUNCHER.search(line)
     if match is None:
-        return {}
+        return None
     text = line[match.start() :]
-    said = {"launch": line.strip()[:400]}
+    chosen = ", ".join(f"{name} {value}" for name, value in _COMPONENTS.findall(line)[:20])
+    said = {"components": chosen} if chosen else {}
     slots = _slots(text)
     told = _RANKS.search(text)
     ranks = int(told[1]) if told else sum(slots)

@@ -118,7 +118,7 @@ def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator
     state = TitledRows(heading=name)
     for number, raw in enumerate(lines, 1):
         line = plain(raw.rstrip("\r\n"))
-        if run := launched(line):
+        if (run := launched(line)) is not None:
             told = run
         title = tool.title.search(line)
         columns = tool.columns(line)
@@ -158,29 +158,16 @@ def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTests
     table = tool.table(state)
     told = {key: value for key, value in state.facts.items() if key not in ("ranks", "nodes", "ranks printed")}
     facts = ({"test": state.title} if state.title else {}) | told | table.facts
-    ranks = table.ranks
-    times = ranks if table.is_per_rank and ranks else 1
-    if table.is_per_rank and not ranks:
+    if table.is_per_rank and not table.ranks:
         facts["size"] = "as printed: of one rank, the whole is not told"
-    rows: list[SizeRow] = []
-    for row in state.rows:
-        size, time_s = table.timed(row)
-        if size is None or time_s is None or size * times >= 1 << 62:
-            state.refused.append(TableRefusal("time", row.line, " ".join(row.words.values())[:200]))
-        else:
-            # a result that a tool itself calls wrong is one to the law of results
-            sides = (Side(f"{time_s * 1e6:.12g}", wrong="1"),) if row.is_wrong else ()
-            bus = row.number(table.rate)
-            rows.append(SizeRow(size * times, time_s, None, None, bus, line=row.line, sides=sides, others=row.others()))
     # of those that a launch tells the nodes some ranks may only wait
-    nodes = int(state.facts.get("nodes", "0")) if state.facts.get("ranks") == str(ranks) else 0
-    title = f"{name}: {state.title}" if state.title else name
+    nodes = int(state.facts.get("nodes", "0")) if state.facts.get("ranks") == str(table.ranks) else 0
     yield lawful(
         NcclTestsTable(
             table.op,
-            tuple(rows),
-            title,
-            ranks,
+            _measured(state, table),
+            f"{name}: {state.title}" if state.title else name,
+            table.ranks,
             nodes,
             facts=facts,
             line=state.line,
@@ -188,3 +175,19 @@ def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTests
             refused=tuple(state.refused),
         )
     )
+
+
+def _measured(state: TitledRows, table: TimedTable) -> tuple[SizeRow, ...]:
+    """Return the rows with the bytes of the whole; one without bytes or a time is refused."""
+    times = table.ranks if table.is_per_rank and table.ranks else 1
+    rows: list[SizeRow] = []
+    for row in state.rows:
+        size, time_s = table.timed(row)
+        if size is None or time_s is None or size * times >= 1 << 62:
+            state.refused.append(TableRefusal("time", row.line, " ".join(row.words.values())[:200]))
+            continue
+        # a result that a tool itself calls wrong is one to the law of results
+        sides = (Side(f"{time_s * 1e6:.12g}", wrong="1"),) if row.is_wrong else ()
+        bus = row.number(table.rate)
+        rows.append(SizeRow(size * times, time_s, None, None, bus, line=row.line, sides=sides, others=row.others()))
+    return tuple(rows)
