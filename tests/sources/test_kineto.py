@@ -81,7 +81,8 @@ def test_sizes_follow_nccl_tests(name: str, count: int, out: int, op: str, size:
     job.kernel("ncclDevKernel_Generic(ncclDevKernelArgs)", 100, 10, stream=20)
     (row,) = collectives(read(job))
     assert (row["op"], row["size_bytes"]) == (op, size)
-    assert (row["sent_bytes"], row["received_bytes"]) == (2 * count, 2 * out)
+    sent = size if op == "reduce-scatter" else 2 * count
+    assert (row["sent_bytes"], row["received_bytes"]) == (sent, size if op == "all-gather" else 2 * out)
 
 
 def test_send_and_receive_are_point_to_point() -> None:

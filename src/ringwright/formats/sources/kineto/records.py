@@ -54,10 +54,11 @@ class CommArgs(msgspec.Struct, gc=False):
 
 
 class LabelArgs(msgspec.Struct, gc=False):
-    """What the label of a collective on the host carries where shapes are recorded."""
+    """What a label of the host, or a call of PyTorch, carries where shapes are recorded."""
 
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
+    inputs: Any = msgspec.field(default=None, name="Concrete Inputs")
 
 
 class KernelArgs(CommArgs, gc=False):
