@@ -36,6 +36,7 @@ class CallFacts:
     src_rank: int | None = None
     dst_rank: int | None = None
     sequence: int | None = None
+    root: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -73,6 +74,7 @@ def facts(sources: Iterable[CommArgs | None]) -> CallFacts:
         positive(first("src_rank")),
         positive(first("dst_rank")),
         positive(first("sequence")),
+        positive(first("root")),
     )
 
 

@@ -21,7 +21,8 @@ from ringwright.formats.sources.kineto.spans import Spans
 HOST_RUN = ("gloo:", "mpi:", "ucc:")  # labels that last as long as the operation, which runs on the host
 _CALL = "c10d::"
 _TWO_SIDED = ("all-gather", "reduce-scatter", "gather", "scatter", "all-to-all")  # what goes in is the second argument
-_PEER = 2  # the argument of a send or receive that names the other rank
+# the argument that names the root, or the other rank; one that names none has fewer arguments
+_RANK_AT = {"send": 2, "recv": 2, "broadcast": 2, "reduce": 3, "gather": 3, "scatter": 3}
 _MOST_OPEN = 1024  # calls whose work has not begun
 
 
@@ -58,11 +59,18 @@ def label_facts(name: str, said: LabelArgs) -> CommArgs | None:
 def _asked(op: str | None, dims: list[Any], types: list[Any], inputs: Any) -> CommArgs:
     first, *rest = (_elements(*each) for each in zip(dims[:2], types[:2], strict=True))
     side = (rest[0] if rest else None) if op in _TWO_SIDED else first
-    args = CommArgs(dtype=next((each for each in types[:2] if datatype(each)), None), in_count=side, out_count=first)
-    if op in ("send", "recv"):
-        peer = inputs[_PEER] if isinstance(inputs, list) and len(inputs) > _PEER + 1 else None
-        args = CommArgs(in_count=first, dst_rank=peer) if op == "send" else CommArgs(out_count=first, src_rank=peer)
-    return args
+    kind = next((each for each in types[:2] if datatype(each)), None)
+    place = _RANK_AT.get(op or "")
+    rank = inputs[place] if place and isinstance(inputs, list) and len(inputs) > place + 1 else None
+    if op == "send":
+        return CommArgs(in_count=first, dst_rank=rank)
+    if op == "recv":
+        return CommArgs(out_count=first, src_rank=rank)
+    size = None
+    if op in ("all-gather", "reduce-scatter") and side and first:
+        least, most = sorted((side, first))
+        size = None if most % least else most // least
+    return CommArgs(dtype=kind, in_count=side, out_count=first, root=rank, group_size=size)
 
 
 def _elements(dims: Any, kind: Any) -> int | None:

@@ -51,6 +51,7 @@ class CommArgs(msgspec.Struct, gc=False):
     first_rank: Any = msgspec.field(default=None, name="Global rank start")
     stride: Any = msgspec.field(default=None, name="Global rank stride")
     sequence: Any = msgspec.field(default=None, name="Seq")
+    root: Any = None
 
 
 class LabelArgs(msgspec.Struct, gc=False):
