@@ -19,7 +19,7 @@ def verify(
     topology: Annotated[Path | None, Parameter(group=options.MACHINE)] = None,
     json: options.Json = False,
 ) -> int:
-    """Check an MSCCL XML or MSCCL++ JSON program: rules, deadlock, races, result; exit code 4 when it is not legal, 3 without one.
+    """Check an MSCCL XML or MSCCL++ JSON program: rules, deadlock, races, result; exit 4 when it is not legal, 3 without any.
 
     Parameters
     ----------
