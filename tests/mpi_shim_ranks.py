@@ -286,7 +286,7 @@ def types() -> None:
 
 
 def inner() -> None:
-    """Files and windows communicate inside the library: none of it is a call of the program's."""
+    """Files and windows communicate inside the library: none of it is a call of the program's; what it puts is counted."""
     path = str(Path(sys.argv[2], "written"))
     file = MPI.File.Open(WORLD, path, MPI.MODE_CREATE | MPI.MODE_RDWR)
     file.Write_at_all(ME * 24, f32(6))

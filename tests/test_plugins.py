@@ -488,7 +488,7 @@ def test_every_export_lies_in_a_folder() -> None:
 
     for listed in (exports.exports(*exports.TAKES).values(), exports.in_folder(rules.__name__)):
         assert all(callable(each.load()) for each in listed)
-    assert set(exports.exports("trace")) == {"csv", "jsonl", "parquet", "perfetto", "prometheus"}
+    assert set(exports.exports("trace")) == {"chakra", "csv", "jsonl", "otlp", "parquet", "perfetto", "prometheus"}
     assert set(exports.exports("workload")) == {
         *("chakra", "json", "ddp-buckets", "ddp-buckets-py", "fsdp2-prefetch", "fsdp2-prefetch-py"),
         *("megatron-flags", "pipeline-csv", "torchtitan-toml"),

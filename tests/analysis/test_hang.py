@@ -174,6 +174,20 @@ def test_uneven_parts_of_one_whole_are_no_mismatch() -> None:
     assert mismatches(made([ask(0, sent=4), ask(1, sent=8), ask(2, sent=0), ask(3, sent=4)])) == []
 
 
+def test_an_unknown_size_is_no_other_size() -> None:
+    unknown: dict[str, Any] = {"sent_bytes": None, "received_bytes": None}
+    alike = [
+        ask(0, "all-reduce", 4, 4),
+        ask(1, "all-reduce", 4, 4) | {"received_bytes": None},
+        ask(2, "all-reduce") | unknown,
+    ]
+    assert mismatches(made(alike)) == []
+    odd = mismatches(
+        made([ask(n, "all-reduce", 4 if n else 8, 4) | unknown | {"sent_bytes": 4 if n else 8} for n in range(4)])
+    )
+    assert [culprit["ranks"] for culprit in odd] == [[0]]
+
+
 def test_a_tie_cannot_tell() -> None:
     culprits = mismatches(made([ask(0), ask(1), ask(2, sent=8, received=32), ask(3, sent=8, received=32)]))
     assert culprits[0]["ranks"] == []

@@ -16,6 +16,7 @@ from declared_programs import MSCCL, MSCCLPP, assert_result, assert_same_lanes, 
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
+from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
@@ -411,3 +412,74 @@ def test_a_switch_among_other_moves_is_refused() -> None:
     program = Program("mixed", collective, cut(collective), lambda: [mixed], 1, Cost((), 64.0), aggregators=(4,))
     with pytest.raises(ProgramError, match="more than the switch can"):
         mscclpp_json(program)
+
+
+def shared_in_place(p: int = 4) -> dict[str, Any]:
+    """Return an all-gather by packets: each rank stores its own through the switch, into the slot that it took it from."""
+
+    def at(letter: str, index: int) -> dict[str, Any]:
+        return {"type": letter, "index": index, "size": 1}
+
+    gpus = []
+    for rank in range(p):
+        blocks = [[{"name": "upkt", "src_buff": [at("s", n)], "dst_buff": [at("o", n)]}] for n in range(p)]
+        blocks[0][:0] = [
+            {"name": "cpkt", "src_buff": [at("o", rank)], "dst_buff": [at("s", rank)]},
+            {
+                "name": "gstorepkt",
+                "channel_type": "switch",
+                "src_buff": [at("s", rank)],
+                "dst_buff": [{"switch_channel_id": 0, "index": rank, "size": 1}],
+            },
+        ]
+        switch = [{"channel_type": "switch", "channel_ids": [0]}]
+        gpus.append(
+            {
+                "id": rank,
+                "input_chunks": 1,
+                "output_chunks": p,
+                "scratch_chunks": p,
+                "threadblocks": [
+                    {"id": n, "ops": ops, "channels": [] if n else switch, "remote_buffer_refs": []}
+                    for n, ops in enumerate(blocks)
+                ],
+                "channels": [{**switch[0], "buffer_type": "s", "rank_groups": [{"size": p, "ranks": list(range(p))}]}],
+                "remote_buffers": [],
+                "semaphores": [],
+            }
+        )
+        del gpus[-1]["channels"][0]["channel_ids"]
+    return {**plan(), "collective": "allgather", "protocol": "LL", "inplace": True, "gpus": gpus}
+
+
+def test_a_packet_put_back_where_it_was_taken(tmp_path: Path) -> None:
+    given = shared_in_place()
+    told = verify_file(put(tmp_path, json.dumps(given)))
+    assert (told["valid"], told["errors"], told["warnings"]) == (True, [], [])
+    moved = copy.deepcopy(given)
+    moved["gpus"][1]["threadblocks"][0]["ops"][1]["dst_buff"][0]["index"] = 0  # onto another rank's
+    assert {row["rule"] for row in verify_file(put(tmp_path, json.dumps(moved)))["errors"]} >= {"match"}
+    apart = copy.deepcopy(given)
+    first, second = apart["gpus"][2]["threadblocks"][:2]
+    second["ops"].insert(0, first["ops"].pop(0))  # another thread block wrote it
+    assert {row["rule"] for row in verify_file(put(tmp_path, json.dumps(apart)))["errors"]} == {"match"}
+
+
+@needs_shared_data
+def test_a_plan_of_mscclpp_that_shares_in_place() -> None:
+    told = verify_file(real("foreign/mscclpp-allgather_nvls_zero_copy_pkt.json"))
+    assert (told["valid"], told["warnings"], told["collective"], told["ranks"]) == (True, [], "all-gather", 8)
+
+
+def test_what_has_no_result_is_out_of_scope(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    signals = plan([[mark("signal"), mark("wait")]], [[mark("signal"), mark("wait")]], collective="")
+    told = verify_file(put(tmp_path, json.dumps(signals)))
+    assert (told["valid"], told["collective"]) == (True, "custom")  # it names none
+    for gpu in signals["gpus"]:
+        gpu["input_chunks"] = gpu["output_chunks"] = 0
+    assert main(["verify", str(put(tmp_path, json.dumps(signals)))]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not judged" in said
+    assert "out of scope because no rank has input or output chunks" in said
+    assert "unreadable" not in said
+    assert "Broken rules" not in said

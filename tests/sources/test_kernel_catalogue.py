@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 from kineto_traces import Maker, claims, collectives, read, source
+from ringwright.formats.sources.datatypes import datatype
 from ringwright.formats.sources.kineto import read_kineto
 from ringwright.formats.sources.kineto.catalogue import Kernel, bare, load
-from ringwright.formats.sources.kineto.names import datatype, operation
+from ringwright.formats.sources.kineto.names import operation
 from ringwright.ground.errors import InputError
 
 KNOWN = {
@@ -175,7 +176,7 @@ def test_spellings() -> None:
         "c10::BFloat16": "bfloat16",
         "Float": "float32",
         "torch.int64": "int64",
-        "Float8_e4m3fn": "float8",
+        "Float8_e4m3fn": "float8e4m3",
     }
     assert {said: datatype(said) for said in types} == types
     assert datatype(None) is None

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from kineto_traces import ALL_REDUCE, GEMM, Maker, claims, collectives, meta, read, source
+from ringwright.analysis.summary import summarise
 from ringwright.formats.sources.detect import kind_of
 from ringwright.formats.sources.gate.inputs import find
 from ringwright.formats.sources.kineto import pieces, read_kineto, reader, stream
@@ -81,7 +82,8 @@ def test_sizes_follow_nccl_tests(name: str, count: int, out: int, op: str, size:
     job.kernel("ncclDevKernel_Generic(ncclDevKernelArgs)", 100, 10, stream=20)
     (row,) = collectives(read(job))
     assert (row["op"], row["size_bytes"]) == (op, size)
-    assert (row["sent_bytes"], row["received_bytes"]) == (2 * count, 2 * out)
+    sent = size if op == "reduce-scatter" else 2 * count
+    assert (row["sent_bytes"], row["received_bytes"]) == (sent, size if op == "all-gather" else 2 * out)
 
 
 def test_send_and_receive_are_point_to_point() -> None:
@@ -623,3 +625,26 @@ def test_nothing_at_all() -> None:
             read_kineto([source(text)])
     with pytest.raises(InputError, match="gone"):
         read_kineto([Source("x.json", fails)])
+
+
+def test_groups_that_the_profile_does_not_list_are_unknown() -> None:
+    """The list of groups is that of the profile's begin: a call whose buffers tell of another size was made in a later one."""
+    jobs = []
+    for rank in range(4):
+        listed = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]}]
+        job = Maker(rank, 4, backend="gloo", pg_config=listed)
+        said = {"Input Dims": [[200], [100], []], "Input type": ["float", "float", ""], "Concrete Inputs": ["", "", ""]}
+        job.add("cpu_op", "c10d::_allgather_base_", 10, 5, **said)
+        for at, op in ((12, "all_gather"), (50, "all_reduce")):
+            job.add("user_annotation", f"gloo:{op}", at, 9, **{"Input Dims": [[100]], "Input type": ["float"]})
+        jobs.append(job)
+    trace = read(*jobs)
+    rows = [row for row in collectives(trace) if row["rank"] == 0]
+    assert [(row["op"], row["nranks"], row["sequence"]) for row in rows] == [
+        ("all-gather", 2, None),
+        ("all-reduce", None, None),
+    ]
+    assert summarise(trace)["verdict"] is None  # those of one pair and those of another need not agree
+    notes = [row["note"] for row in claims(trace, "members")]
+    assert len(notes) == 2
+    assert "does not name" in notes[0]

@@ -177,8 +177,8 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
         "op": row["op"],
         "size_bytes": size,
         "time_us": round(time_s * 1e6, 3),
-        "algbw_gbs": round(algorithm_gbs, 4),
-        "busbw_gbs": None if bus is None else round(bus, 4),
+        "algbw_gbs": _rounded(algorithm_gbs),
+        "busbw_gbs": None if bus is None else _rounded(bus),
         "table": row["table"],
         "nranks": p,
         "nnodes": row["nnodes"],
@@ -220,3 +220,8 @@ def ceiling_share(trace: Trace, entry: Mapping[str, Any]) -> float | None:
     gpu = _gpu(entry, TableClaims(trace, ("gpu",)))
     limit = _ceiling(entry, gpu, _most_nics(trace)) if links_of(gpu) is not None else None
     return None if limit is None or entry["busbw_gbs"] is None else round(entry["busbw_gbs"] / limit.busbw_gbs, 4)
+
+
+def _rounded(rate_gbs: float) -> float:
+    """Return a rate to four digits behind the point; one so slow that none is left keeps three of its own."""
+    return round(rate_gbs, 4) or float(f"{rate_gbs:.3g}")

@@ -156,9 +156,10 @@ def _laws(summary: Judged, claims: list[Any]) -> list[JobFinding]:
 
 
 def _law(summary: Judged, row: Row) -> JobFinding:
-    name, became = row["law"], "missing" if row["law"] == "records" else "refused"
+    name = row["law"]
+    became = {"records": "missing", "messages": "unmatched"}.get(name, "refused")
     detail = f"{row['example']}; the law: {LAWS[name].statement}"
-    severity = {"ranks": "info", "correct": "error"}.get(name, "warning")
+    severity = {"ranks": "info", "messages": "info", "correct": "error"}.get(name, "warning")
     title = f"law {name}: {format_count(row['refused'])} {became}"
     return _finding(severity, title, detail, f"ringwright summary {_input(summary)} --json")
 

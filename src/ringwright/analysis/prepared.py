@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import logical_operations, pairs
 from ringwright.analysis.document import Row
 from ringwright.analysis.kernels import on_device
+from ringwright.analysis.role_phases import with_phases
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.verdict import errors
 from ringwright.analysis.window import as_large_as, window
@@ -58,7 +59,8 @@ def _prepared(trace: Trace, near: Trace, gap_s: float | None) -> Prepared:
     world = trace.meta.get("world")
     is_saved = pl.col("phase").eq(CHECKPOINT).fill_null(value=False)  # it says nothing of what a communicator is for
     ops = _ops_of(logical.filter(~is_saved))
-    roles = _with_told(infer([row for row in comms if row["size"]], launch, ops, world), comms)
+    inferred = infer([row for row in comms if row["size"]], launch, ops, world)
+    roles = _with_told(inferred if launch else with_phases(inferred, comms, logical, world), comms)
     named = pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
     devices = pairs.ranks_of(trace)
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
@@ -101,11 +103,11 @@ def _columns_with_values(trace: Trace) -> dict[str, bool]:
 
 
 def _with_told(roles: Roles, comms: list[Row]) -> Roles:
-    """Return the roles with those that a source itself names."""
+    """Return the roles with those that a source itself names; that a group is all ranks says less than its phases do."""
     told = {
         row["communicator"]: (row["role"], row["role_evidence"] or "named by the source")
         for row in comms
-        if row["role"]
+        if row["role"] and not (row["role"] == "world" and row["communicator"] in roles.confidence)
     }
     return replace(roles, of={**roles.of, **told})
 

@@ -12,10 +12,11 @@ Degrees = dict[str, int | None]
 
 @dataclass
 class Roles:
-    """``of``: communicator -> (role, evidence); ``degrees``: tp, pp, dp, ep."""
+    """``of``: communicator -> (role, evidence); ``degrees``: tp, pp, dp, ep; ``confidence`` in roles that phases tell of."""
 
     of: dict[int, tuple[str, str]] = field(default_factory=dict)
     degrees: Degrees = field(default_factory=lambda: dict.fromkeys(("tp", "pp", "dp", "ep")))
+    confidence: dict[int, float] = field(default_factory=dict)
 
 
 def _replicas(tp: int | None, pp: int | None, world: int | None) -> int | None:
@@ -48,7 +49,7 @@ def infer(
     dp = dp or _degree("dp", roles, sizes)
     pp = pp or _degree("pp", roles, sizes)
     if any(role in ("tp", "pp", "dp", "ep") for role, _ in roles.of.values()) and world:
-        tp, pp, dp = _complete(tp, pp, dp, world)
+        tp, pp, dp = complete(tp, pp, dp, world)
     roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": launch.get("ep") or _degree("ep", roles, sizes)}
     return roles
 
@@ -60,7 +61,7 @@ def _stated(communicators: dict[int, dict[str, Any]], launch: dict[str, int], wo
     sizes = {number: comm["size"] or 1 for number, comm in communicators.items()}
     tp, pp, dp, ep = (launch.get(name) or _degree(name, plain, sizes) for name in ("tp", "pp", "dp", "ep"))
     if world:
-        tp, pp, dp = _complete(tp, pp, dp, world)
+        tp, pp, dp = complete(tp, pp, dp, world)
     roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
     return roles
 
@@ -74,7 +75,7 @@ def _degree(role: str, roles: Roles, sizes: dict[int, int]) -> int | None:
     return max((sizes[number] for number, (its_role, _) in roles.of.items() if its_role == role), default=None)
 
 
-def _complete(tp: int | None, pp: int | None, dp: int | None, world: int) -> tuple[int | None, int | None, int | None]:
+def complete(tp: int | None, pp: int | None, dp: int | None, world: int) -> tuple[int | None, int | None, int | None]:
     """A degree without a communicator is 1 when the others make up the world."""
     known = 1
     for degree in (tp, pp, dp):

@@ -193,7 +193,7 @@ def _traffic(given: Prepared) -> Traffic:
 
 def _judgements(given: Prepared, facts: Facts) -> Judgements:
     parts = (facts["operations"], facts["nic_bytes"], facts["host_pair_bytes"], facts["timeline"])
-    laws, detail = judged(given.near, given.counted, facts["bandwidth"])
+    laws, detail = judged(given.near, given.counted, facts["bandwidth"], given.points)
     return {
         "provision": provision(*parts, len(facts["iterations"]) or None, is_log=is_log(facts)),
         "losses": list(given.trace.meta.get("losses", [])),

@@ -32,11 +32,12 @@ def convert(
     paths
         Logs, folders or captures; - reads standard input.
     output
-        The folder (parquet, csv) or file (the others) to write.
+        The folder (parquet, csv, chakra) or file (the others) to write.
     format
         parquet is the capture that every verb reads again; perfetto is one timeline of all ranks for ui.perfetto.dev,
-        prometheus a textfile of bandwidths and times; log, the log itself, needs --redact; parts, an archive of what each
-        file says, which read together with those of other nodes is one recording. All of them stand below.
+        prometheus a textfile of bandwidths and times, chakra an execution trace of each rank for ASTRA-sim; log, the log
+        itself, needs --redact; parts, an archive of what each file says, which
+        read together with those of other nodes is one recording. All of them stand below.
     redact
         Replace hosts, addresses, paths and user names, each by the same word everywhere.
     salt

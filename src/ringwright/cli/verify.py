@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, reading
-from ringwright.ground.errors import EXIT_GOOD, EXIT_PROGRAM, UsageError
+from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, EXIT_PROGRAM, UsageError
 
 
 def verify(
@@ -19,7 +19,7 @@ def verify(
     topology: Annotated[Path | None, Parameter(group=options.MACHINE)] = None,
     json: options.Json = False,
 ) -> int:
-    """Check an MSCCL XML or MSCCL++ JSON program: rules, deadlock, races, result; exit code 4 when it is not legal.
+    """Check an MSCCL XML or MSCCL++ JSON program: rules, deadlock, races, result; exit 4 when it is not legal, 3 without any.
 
     Parameters
     ----------
@@ -50,4 +50,6 @@ def verify(
         from ringwright.reports.calls import verified
 
         verified.write(result, sys.stdout)
+    if any(row["rule"] == "scope" for row in result["errors"]):
+        return EXIT_INPUT
     return EXIT_GOOD if result["valid"] else EXIT_PROGRAM

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from ringwright.ground.errors import UsageError
 
@@ -68,15 +70,33 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def format_size(size_bytes: float) -> str:
+def format_size(size_bytes: float, digits: int = 3) -> str:
     """Return a size in the largest binary unit that keeps it at or above one: ``14336`` -> ``14 KiB``."""
     value = float(size_bytes)
     step = 0
     while abs(value) >= 1024 and step < len(_STEPS) - 1:
         value /= 1024
         step += 1
-    number = f"{value:.0f}" if value == int(value) else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    is_whole = value == int(value) or (digits == 3 and value >= 100)
+    number = f"{value:.0f}" if is_whole else f"{value:.{digits}g}"
     return f"{number} {_STEPS[step]}"
+
+
+def format_sizes(sizes_bytes: Iterable[int | float]) -> dict[int | float, str]:
+    """Return the text of each size of one table: those that would look alike have more digits, or are counted in bytes.
+
+    >>> format_sizes([2101248, 2099200, 4096])
+    {2101248: '2.004 MiB', 2099200: '2.002 MiB', 4096: '4 KiB'}
+    """
+    told = {size: f"{size:,.0f} B" for size in sizes_bytes}
+    left = set(told)
+    for digits in range(3, 8):
+        texts = {size: format_size(size, digits) for size in left}
+        times = Counter(texts.values())
+        alone = {size: text for size, text in texts.items() if times[text] == 1}
+        told |= alone
+        left -= alone.keys()
+    return told
 
 
 def format_us(time_s: float) -> str:

@@ -28,9 +28,9 @@ def export(
         Of a Program ``msccl-xml``, ``mscclpp-json``, ``goal``, ``goal-binary``, ``chakra`` or ``chakra-collective``; of a
         Topology ``astra-network`` or ``topology-json``; of a Workload ``json``, ``chakra``, ``ddp-buckets``,
         ``ddp-buckets-py``, ``fsdp2-prefetch``, ``fsdp2-prefetch-py``, ``megatron-flags``, ``torchtitan-toml`` or
-        ``pipeline-csv``; of a Trace ``parquet``, ``csv``, ``jsonl``, ``perfetto`` or ``prometheus``.
+        ``pipeline-csv``; of a Trace ``parquet``, ``csv``, ``jsonl``, ``perfetto``, ``prometheus``, ``otlp`` or ``chakra``.
     output
-        The file; a folder where there are several (``parquet``, ``csv``, a Workload's ``chakra``).
+        The file; a folder where there are several (``parquet``, ``csv``, ``chakra``).
     force
         Overwrite what lies there.
 

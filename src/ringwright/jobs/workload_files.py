@@ -49,9 +49,10 @@ def save(workload: Workload, path: Path, form: str | None = None, *, force: bool
     if isinstance(traces, list) and len(traces) == 1:
         drafts.write(claim_file(path, force=force), traces[0])
         return [path]
-    traces = traces if isinstance(traces, dict) else dict(enumerate(traces))
+    traces = traces if isinstance(traces, dict) else {**dict(enumerate(traces))}
     claim_folder(path, force=force)
-    made = [path / f"{workload.name.replace(' ', '-')}.{rank}.et" for rank in traces]
+    stem = workload.name.replace(" ", "-")
+    made = [path / (each if isinstance(each, str) else f"{stem}.{each}.et") for each in traces]
     with drafts.alone(path):
         for file, data in zip(made, traces.values(), strict=True):
             drafts.write(file, data)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ringwright.analysis.document import Summary
 from ringwright.analysis.summary_view import SeenHosts, SeenPair, SeenProvision, SeenSummary
 from ringwright.ground.trace_tables import CHECKPOINT
-from ringwright.ground.units import format_count, format_size, format_time
+from ringwright.ground.units import format_count, format_size, format_sizes, format_time
 from ringwright.reports import adders, bursts, headline, layout, timed_tables, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
 
@@ -121,13 +121,14 @@ def _operations(out: Console, view: SeenSummary) -> None:
         ],
     )
     sizes = size_rows(view)
+    texts = format_sizes(row.size_bytes for row in sizes[:TOP_SIZES])
     layout.heading(out, "sizes", "most bytes first")
     layout.table(
         out,
         ("size", "count", "op", "bytes", "share"),
         [
             (
-                format_size(r.size_bytes),
+                texts[r.size_bytes],
                 format_count(r.count),
                 r.op,
                 format_size(r.bytes),

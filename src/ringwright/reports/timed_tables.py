@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.analysis.summary_view import SeenBandwidth, SeenCulprit, SeenNormal, SeenSummary
-from ringwright.ground.units import format_size
+from ringwright.ground.units import format_size, format_sizes
 from ringwright.reports import layout
 from ringwright.reports import overlap as account
 from ringwright.reports.overlap import us
@@ -153,10 +153,20 @@ def _bandwidth(out: Console, view: SeenSummary) -> None:
         return
     layout.heading(out, "bandwidth", "GB/s, 10^9; sizes as nccl-tests counts them")
     largest = sorted(rows, key=lambda r: -(r.size_bytes or 0))[:TOP]
+    texts = format_sizes(r.size_bytes for r in largest if r.size_bytes is not None)
     layout.table(
         out,
         ("op", "size", "time", "algbw", "busbw"),
-        [(r.op, format_size(r.size_bytes or 0), us(r.time_us), _gbs(r.algbw_gbs), _bus(r)) for r in largest],
+        [
+            (
+                r.op,
+                texts.get(r.size_bytes) if r.size_bytes is not None else None,
+                us(r.time_us),
+                _gbs(r.algbw_gbs),
+                _bus(r),
+            )
+            for r in largest
+        ],
     )
     layout.cut(out, TOP, len(rows), "sizes")
     _normal(out, view)
@@ -200,7 +210,9 @@ def _short(name: str) -> str:
 
 
 def _gbs(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.2f}"
+    if value is None or value >= 0.005 or value <= 0:
+        return "–" if value is None else f"{value:,.2f}"
+    return f"{float(f'{value:.2g}'):.9f}".rstrip("0")  # slow, and not nothing
 
 
 def _bus(row: SeenBandwidth) -> str:

@@ -184,7 +184,7 @@ def _ground_notes(before: Summary, after: Summary) -> list[str]:
             notes.append(f"the {name} input was not read whole: its counts are lower bounds")
         if not side.get("operations") and not side.get("bandwidth"):
             notes.append(f"the {name} input holds no operation")
-    for key, what in (("nccl_versions", "NCCL versions"), ("ranks_seen", "ranks seen"), ("hosts", "hosts")):
+    for key, what in (("nccl_versions", "versions of the library"), ("ranks_seen", "ranks seen"), ("hosts", "hosts")):
         if before.get(key) != after.get(key):
             notes.append(f"{what}: {_plain(before.get(key))} before, {_plain(after.get(key))} after")
     return notes

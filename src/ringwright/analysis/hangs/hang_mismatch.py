@@ -92,6 +92,7 @@ class _Group:
             rank: (ask.sent if send_side else None, ask.received if receive_side else None)
             for rank, ask in asks.items()
         }
+        parts = _said(parts)
         if _is_uneven(op, asks):
             return None  # all-gather-v and reduce-scatter-v: the parts may differ when the whole agrees
         if len(set(parts.values())) > 1:
@@ -164,6 +165,13 @@ class _Group:
             where = f", called in {row['text']}" if row["text"] else ""
             texts.append(f"{row['file']}: record {row['line']}: rank {rank} {row['task'] or row['op']}{where}")
         return texts
+
+
+def _said(parts: dict[int, tuple[int | None, int | None]]) -> dict[int, tuple[int | None, int | None]]:
+    """Return the sizes of those that say one, on the sides that all of them say: unknown is no other size."""
+    told = {rank: part for rank, part in parts.items() if part != (None, None)}
+    sides = [all(part[side] is not None for part in told.values()) for side in (0, 1)]
+    return {rank: (part[0] if sides[0] else None, part[1] if sides[1] else None) for rank, part in told.items()}
 
 
 def _is_uneven(op: str, asks: dict[int, _Ask]) -> bool:

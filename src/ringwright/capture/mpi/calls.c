@@ -69,9 +69,12 @@ static int reach(void *function, int words, const word *a) {
     case 11:
       return ((int (*)(word, word, word, word, word, word, word, word, word, word, word))function)(
           a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
-    default:
+    case 12:
       return ((int (*)(word, word, word, word, word, word, word, word, word, word, word, word))function)(
           a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+    default:
+      return ((int (*)(word, word, word, word, word, word, word, word, word, word, word, word, word))function)(
+          a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
   }
 }
 
@@ -133,6 +136,7 @@ static int call(enum number number, word *a, bool profiled, const void *from) {
 #define TAKES_10 TAKES_9, word j
 #define TAKES_11 TAKES_10, word k
 #define TAKES_12 TAKES_11, word l
+#define TAKES_13 TAKES_12, word m
 #define GIVES_1 a
 #define GIVES_2 a, b
 #define GIVES_3 a, b, c
@@ -144,6 +148,7 @@ static int call(enum number number, word *a, bool profiled, const void *from) {
 #define GIVES_10 GIVES_9, j
 #define GIVES_11 GIVES_10, k
 #define GIVES_12 GIVES_11, l
+#define GIVES_13 GIVES_12, m
 
 #define WRAP_ONE(name, prefix, words, profiled)                                        \
   EXPORT int prefix##name(TAKES_##words) {                                             \

@@ -26,6 +26,9 @@ enum form {
   RECEIVE,         /* buffer, n, type, peer, tag, comm */
   SEND_RECEIVE,    /* send, n, type, peer, tag, receive, n, type, peer, tag, comm */
   SEND_REPLACE,    /* buffer, n, type, peer, tag, peer, tag, comm */
+  TRANSFER,        /* buffer, n, type, peer, place, n, type, ..., window: counted, as are the next two */
+  FETCH,           /* buffer, n, type, result, n, type, peer, ..., window */
+  WINDOW,          /* a window is made */
 };
 
 enum way { BLOCKING, NONBLOCKING, WITH_STATUS, PERSISTENT };
@@ -69,6 +72,20 @@ enum way { BLOCKING, NONBLOCKING, WITH_STATUS, PERSISTENT };
   X(Sendrecv_replace, 9, SEND_REPLACE, "send", WITH_STATUS)                                                                       \
   X(Isendrecv, 12, SEND_RECEIVE, "send", NONBLOCKING)                                                                             \
   X(Isendrecv_replace, 9, SEND_REPLACE, "send", NONBLOCKING)                                                                      \
+  X(Put, 8, TRANSFER, "", BLOCKING)                                                                                               \
+  X(Get, 8, TRANSFER, "", BLOCKING)                                                                                               \
+  X(Accumulate, 9, TRANSFER, "", BLOCKING)                                                                                        \
+  X(Get_accumulate, 12, FETCH, "", BLOCKING)                                                                                      \
+  X(Rput, 9, TRANSFER, "", BLOCKING)                                                                                              \
+  X(Rget, 9, TRANSFER, "", BLOCKING)                                                                                              \
+  X(Raccumulate, 10, TRANSFER, "", BLOCKING)                                                                                      \
+  X(Rget_accumulate, 13, FETCH, "", BLOCKING)                                                                                     \
+  X(Win_create, 6, WINDOW, "", BLOCKING)                                                                                          \
+  X(Win_allocate, 6, WINDOW, "", BLOCKING)                                                                                        \
+  X(Win_allocate_shared, 6, WINDOW, "", BLOCKING)                                                                                 \
+  Y(Fetch_and_op, 7, FETCH, "", BLOCKING)                                                                                         \
+  Y(Compare_and_swap, 7, FETCH, "", BLOCKING)                                                                                     \
+  Y(Win_create_dynamic, 3, WINDOW, "", BLOCKING)                                                                                  \
   Y(Barrier, 1, NOTHING, "barrier", BLOCKING)                                                                                     \
   Y(Ibarrier, 2, NOTHING, "barrier", NONBLOCKING)                                                                                 \
   Y(Barrier_init, 3, NOTHING, "barrier", PERSISTENT)

@@ -27,6 +27,8 @@ static const char *const reasons[LOST_KINDS] = {
     "calls on an inter-communicator, not recorded",
     "calls that MPI refused, recorded as complete",
     "requests freed before they were known to be complete",
+    "one-sided transfers (put, get, accumulate), counted and not recorded",
+    "windows of one-sided communication, counted and not recorded",
 };
 
 int64_t now_ns(void) {

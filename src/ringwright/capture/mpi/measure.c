@@ -151,6 +151,10 @@ static void collective(struct view *v, enum form form) {
 word comm_of(const struct function *f, const word *arguments) { return arguments[comm_at[f->form]]; }
 
 int measure(const struct function *f, const word *arguments, struct begin two[2]) {
+  if (f->form >= TRANSFER) {
+    lost(f->form == WINDOW ? LOST_WINDOWS : LOST_TRANSFERS);
+    return 0;
+  }
   const struct group *group = group_of(comm_of(f, arguments));
   if (!group) return 0;
   if (group->inter) {
@@ -197,7 +201,8 @@ bool narrow(const struct function *f, word *a, void **held) {
       [EXCHANGE_V] = {{-1, -1}, {1, 2, 5, 6}},       [EXCHANGE_W] = {{-1, -1}, {1, 2, 5, 6}},
       [NOTHING] = {{-1, -1}, {-1, -1, -1, -1}},      [SEND] = {{1, -1}, {-1, -1, -1, -1}},
       [RECEIVE] = {{1, -1}, {-1, -1, -1, -1}},       [SEND_RECEIVE] = {{1, 6}, {-1, -1, -1, -1}},
-      [SEND_REPLACE] = {{1, -1}, {-1, -1, -1, -1}},
+      [SEND_REPLACE] = {{1, -1}, {-1, -1, -1, -1}},  [TRANSFER] = {{1, 5}, {-1, -1, -1, -1}},
+      [FETCH] = {{1, 4}, {-1, -1, -1, -1}},          [WINDOW] = {{-1, -1}, {-1, -1, -1, -1}},
   };
   for (int i = 0; i < 2; i++)
     if (where[f->form].scalars[i] >= 0 && (int64_t)a[where[f->form].scalars[i]] > INT_MAX) return false;

@@ -20,7 +20,7 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
 typedef uintptr_t word;
-enum { MAX_WORDS = 12 };
+enum { MAX_WORDS = 13 };
 
 /* ------------------------------------------------------------------------------------------------- library.c: the libmpi */
 struct library {
@@ -69,7 +69,7 @@ struct ask { ASKED(MEMBER) };
 extern struct ask ask; /* filled by library_known() */
 
 /* --------------------------------------------------------------------------------------------------- lines.c: the file */
-enum loss { LOST_WRITES, LOST_MEMORY, LOST_INTER, LOST_REFUSED, LOST_FREED, LOST_KINDS };
+enum loss { LOST_WRITES, LOST_MEMORY, LOST_INTER, LOST_REFUSED, LOST_FREED, LOST_TRANSFERS, LOST_WINDOWS, LOST_KINDS };
 struct line {
   char *at, *end; /* writing stops before `end`, so that a line too long is cut and then not written */
   char text[768];

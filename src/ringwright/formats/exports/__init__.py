@@ -4,7 +4,7 @@ A module here says which exports it has and which of its functions writes them; 
 
     EXPORTS = {"goal": "goal", "goal-binary": "goal_binary"}
 
-    def goal(program: Program) -> bytes: ...             # bytes, or a file for each rank: list[bytes], dict[int, bytes]
+    def goal(program: Program) -> bytes: ...             # bytes, or several files: list[bytes], dict[int | str, bytes]
     def csv(trace: Trace, path: str, *, force: bool = False) -> list[Path]: ...    # of a trace: writes, returns the files
 
 Other distributions add theirs by entry point of ``ringwright.exports``: its name is the export, the function what it names.
@@ -52,13 +52,13 @@ class Export:
         )
         return function
 
-    def files(self, *given: Any) -> list[bytes] | dict[int, bytes]:
-        """Return what it writes: one file, or several in a list or by rank; PluginError for a plug-in that gives no bytes."""
+    def files(self, *given: Any) -> list[bytes] | dict[int | str, bytes]:
+        """Return what it writes: one file, or several, by rank or by name; PluginError for a plug-in that gives no bytes."""
         made = self.load()(*given)
         listed = [made] if isinstance(made, bytes) else made
         if self.plugin is not None and not _are_files(listed):
             raise self.plugin.error(f"it returned {type(made).__name__}, not bytes or a list of them")
-        files: list[bytes] | dict[int, bytes] = listed
+        files: list[bytes] | dict[int | str, bytes] = listed
         return files
 
     def write(self, trace: object, path: str | Path, *, force: bool = False) -> list[Path]:

@@ -7,8 +7,10 @@ Source: mlcommons/chakra (schema/protobuf/et_def.proto); the values that ASTRA-s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 EXPORTS = {"chakra": "chakra_program", "chakra-collective": "chakra_collective"}
 VERSION = "0.0.4"
-COMP, COMM_SEND, COMM_RECV, COMM_COLL = 4, 5, 6, 7  # node types
+METADATA, COMP, COMM_SEND, COMM_RECV, COMM_COLL = 1, 4, 5, 6, 7  # node types
 COMM_TYPES = {
     "all-reduce": 0,
     "reduce": 1,
@@ -34,6 +36,7 @@ COMM_TYPES = {
     "barrier": 9,
 }
 ONE_BLOCK = ("all-gather", "gather")
+GROUPS_FILE = "comm_group.json"  # as ASTRA-sim takes it: numbers of groups, and the ranks in each
 _INT32, _INT64, _UINT64, _BOOL, _STRING = 7, 9, 13, 27, 29  # fields of an attribute, by type of its value
 
 
@@ -88,6 +91,32 @@ def chakra_program(program: Program, *, reduce_rate: float = float("inf")) -> li
             out.append(framed(node(op - begin, label, type_, attributes, waits[op - begin])))
         files.append(b"".join(out))
     return files
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+class ChakraGroup(NamedTuple):
+    """A group as the files name it, by a number above 0; its members are global ranks, none where they are unknown."""
+
+    number: int
+    members: tuple[int, ...]
+    text: str = ""
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what a node of metadata says of it."""
+        plain = re.sub(r"[^\w./@,: -]", "_", self.text[:100])
+        return {"pg_name": str(self.number), "pg_desc": plain, "ranks": list(self.members)}
+
+
+def groups_file(groups: Iterable[ChakraGroup]) -> bytes:
+    """Return the file that tells ASTRA-sim who is in which group; those whose members are unknown are not in it."""
+    listed = {str(group.number): list(group.members) for group in groups if group.members}
+    return (json.dumps(listed) + "\n").encode()
+
+
+def members_node(number: int, groups: Sequence[ChakraGroup]) -> bytes:
+    """Return the node that says who is in which group, printed as PyTorch's traces have it."""
+    entries = json.dumps([group.metadata() for group in groups], separators=(",", ":"))
+    return described(number, "process_group", METADATA, f"['{entries}']")
 
 
 # ------------------------------------------------------------------------------------------------------ wire format
@@ -150,7 +179,13 @@ def _attribute(name: str, field: int, value: int | str) -> bytes:
 
 
 def node(
-    number: int, name: str, kind: int, attributes: Iterable[bytes], waits: Iterable[int] = (), duration_us: int = 0
+    number: int,
+    name: str,
+    kind: int,
+    attributes: Iterable[bytes],
+    waits: Iterable[int] = (),
+    duration_us: int = 0,
+    start_us: int = 0,
 ) -> bytes:
     """Return a node; fields of value 0 are left out, as proto3 does."""
     packed = b"".join(map(_varint, waits))
@@ -160,6 +195,7 @@ def node(
             _text(2, name.encode()),
             _number(3, kind),
             _text(5, packed) if packed else b"",
+            _number(6, start_us) if start_us else b"",
             _number(7, duration_us) if duration_us else b"",
             *attributes,
         )

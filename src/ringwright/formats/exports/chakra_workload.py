@@ -8,7 +8,6 @@ Lost: the policy itself, edges to the next step, and micro-batches as such (ever
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
 from ringwright.engines.job.step import Instances
 from ringwright.formats.exports import chakra
-from ringwright.formats.exports.chakra import COMM_COLL, COMM_RECV, COMM_SEND, COMM_TYPES, COMP, ONE_BLOCK
+from ringwright.formats.exports.chakra import COMM_COLL, COMM_RECV, COMM_SEND, COMM_TYPES, COMP, ONE_BLOCK, ChakraGroup
 from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import PHASES
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from ringwright.model.rewrites import Operation
     from ringwright.model.workload import Workload
 
-EXPORTS = {"chakra": "of_each_kind"}
-METADATA = 1
+EXPORTS = {"chakra": "of_each_rank"}
 ANY_RATE = 1e12  # B/s: what the engine takes for times that are not written
 MOST_RANKS = 1024
 MOST_NODES = 4_000_000
@@ -36,8 +34,22 @@ MOST_NODES = 4_000_000
 def chakra_workload(workload: Workload, *, representatives: bool = False) -> dict[int, bytes]:
     """Return rank -> file of all ranks, or of one rank of each kind of ranks that do the same.
 
+    Groups have numbers from 1 on, the same in all files.
+
     Raises UsageError for operations that Chakra has no type for, and for more ranks or nodes than files should have.
     """
+    return _written(workload, representatives=representatives)[0]
+
+
+def of_each_rank(workload: Workload) -> dict[int | str, bytes]:
+    """Return rank -> file, and by its name the file of the groups; of more than 1,024 ranks one rank of each kind."""
+    files, groups = _written(workload, representatives=workload.mesh.size > MOST_RANKS)
+    named: dict[int | str, bytes] = {chakra.GROUPS_FILE: chakra.groups_file(groups)}
+    named.update(files.items())
+    return named
+
+
+def _written(workload: Workload, *, representatives: bool) -> tuple[dict[int, bytes], list[ChakraGroup]]:
     ranks = workload.mesh.size
     if not representatives and ranks > MOST_RANKS:
         raise UsageError(
@@ -50,12 +62,8 @@ def chakra_workload(workload: Workload, *, representatives: bool = False) -> dic
     if laid.flat.n > MOST_NODES:
         raise UsageError(f"{laid.flat.n:,} nodes; at most {MOST_NODES:,}", where=workload.name, remedy="larger pieces")
     writer = _Writer(workload, laid)
-    return {classes.ranks[rank_class]: writer.file(rank_class) for rank_class in range(len(classes))}
-
-
-def of_each_kind(workload: Workload) -> dict[int, bytes]:
-    """Return rank -> file, of one rank of each kind of ranks that do the same."""
-    return chakra_workload(workload, representatives=True)
+    files = {classes.ranks[rank_class]: writer.file(rank_class) for rank_class in range(len(classes))}
+    return files, [*writer.groups.values()]
 
 
 class _Writer:
@@ -69,6 +77,7 @@ class _Writer:
             for rank_class in dict.fromkeys(row.rank_classes):
                 self.rows[rank_class].append(row)
         flat = laid.flat
+        self.groups: dict[tuple[str, tuple[int, ...]], ChakraGroup] = {}  # by role and members
         self.before: dict[int, list[int]] = defaultdict(list)
         for source, target in zip(*(ends.tolist() for ends in flat.edges()), strict=True):
             self.before[target].append(source)
@@ -77,7 +86,7 @@ class _Writer:
         """Return the file of the rank that stands for a rank class; nodes are numbered by the instances of the step."""
         mine = {at for row in self.rows[rank_class] for at in range(row.first, row.first + row.count)}
         ahead = self._ahead(rank_class)
-        groups: dict[str, tuple[int, ...]] = {}
+        groups: dict[ChakraGroup, None] = {}
         nodes = []
         for row in self.rows[rank_class]:
             for turn in range(row.count):
@@ -85,7 +94,7 @@ class _Writer:
                 waits = [each for each in self.before[at] if each in mine]
                 waits += [ahead[at]] if at in ahead and ahead[at] not in waits else []
                 nodes.append(self._node(rank_class, row, turn, waits, groups))
-        listed = [_group(self.laid.flat.n + at, name, ranks) for at, (name, ranks) in enumerate(groups.items())]
+        listed = [chakra.members_node(self.laid.flat.n, [*groups])] if groups else []
         return b"".join(map(chakra.framed, [chakra.metadata(), *listed, *nodes]))
 
     def _ahead(self, rank_class: int) -> dict[int, int]:
@@ -104,7 +113,7 @@ class _Writer:
         return ahead
 
     def _node(
-        self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
+        self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[ChakraGroup, None]
     ) -> bytes:
         at, flat = row.first + turn, self.laid.flat
         if row.what == "operation":
@@ -122,7 +131,7 @@ class _Writer:
         return chakra.node(at, label, COMP, attributes, waits, round(time_ps / 1e6))
 
     def _call(
-        self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
+        self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[ChakraGroup, None]
     ) -> bytes:
         operation, at = self.operations[row.name], row.first + turn
         size = row.last_bytes if turn == row.count - 1 and operation.pieces > 1 else row.size_bytes
@@ -137,9 +146,10 @@ class _Writer:
             )
         )
         group = self._members(operation, rank)
-        name = f"{operation.role}/{'-'.join(operation.axes)}/{min(group)}"
-        groups[name] = group
-        attributes = [chakra.flag("is_cpu_op", value=False), chakra.words("pg_name", name)]
+        key = (f"{operation.role}/{'-'.join(operation.axes)}", group)
+        mine = self.groups.setdefault(key, ChakraGroup(len(self.groups) + 1, group, key[0]))
+        groups[mine] = None
+        attributes = [chakra.flag("is_cpu_op", value=False), chakra.words("pg_name", str(mine.number))]
         if operation.op == "send-recv":
             ends = self._ends(rank_class, row, operation)
             attributes += [
@@ -176,9 +186,3 @@ class _Writer:
         if rank_class == row.rank_classes[0]:
             return rank, mesh.rank({**mesh.place(rank), **at[operation.payloads[0].peer]})
         return mesh.rank({**mesh.place(rank), **at[operation.of]}), rank
-
-
-def _group(number: int, name: str, ranks: tuple[int, ...]) -> bytes:
-    """Return the node that says who is in a group, as the reader of PyTorch's traces expects it."""
-    entry = json.dumps([{"pg_name": name, "ranks": list(ranks)}], separators=(",", ":"))
-    return chakra.described(number, "process_group", METADATA, entry)

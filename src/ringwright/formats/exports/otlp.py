@@ -13,10 +13,18 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ringwright.formats.exports.prometheus import LIVE_METRICS, METRICS, MetricSample
+from ringwright.formats.exports.placement import claim_file
+from ringwright.formats.exports.prometheus import LIVE_METRICS, METRICS, MetricSample, samples
+from ringwright.ground import drafts
 from ringwright.ground.errors import UsageError
 
+if TYPE_CHECKING:
+    from ringwright.model.trace import Trace
+
+EXPORTS = {"otlp": "otlp"}
 PATH = "/v1/metrics"
 TIMEOUT_S = 2.0
 REST_S = 30.0  # after a post that failed, until the next one is tried
@@ -25,11 +33,11 @@ _EXAMPLE = "http://localhost:4318"
 
 
 def request_of(
-    samples: Iterable[MetricSample], begin_ns: int, now_ns: int, resource: Mapping[str, str] | None = None
+    given: Iterable[MetricSample], begin_ns: int, now_ns: int, resource: Mapping[str, str] | None = None
 ) -> dict[str, object]:
     """Return the request of some samples: counters since ``begin_ns``, all of ``now_ns``, both since 1970."""
     of: dict[str, list[MetricSample]] = {}
-    for sample in samples:
+    for sample in given:
         of.setdefault(sample.name, []).append(sample)
     metrics = [_metric(name, each, begin_ns, now_ns) for name, each in of.items()]
     scope = {"scope": {"name": "ringwright"}, "metrics": metrics}
@@ -57,6 +65,17 @@ def _attributes(labels: Mapping[str, str]) -> list[dict[str, object]]:
     return [{"key": name, "value": {"stringValue": value}} for name, value in labels.items()]
 
 
+def otlp(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
+    """Write a request as a collector of OpenTelemetry reads it from a file; InputError where there is no collective.
+
+    Counters begin where the recording does, where its clock tells when that was.
+    """
+    now_ns = time.time_ns()
+    begin_ns = trace.meta.get("origin_ns")
+    body = request_of(samples(trace), begin_ns if isinstance(begin_ns, int) else now_ns, now_ns)
+    return [drafts.write(claim_file(path, force=force), json.dumps(body) + "\n")]
+
+
 class OtlpSender:
     """Posts samples to a collector; a post that fails is told once, and until one succeeds only tried now and then.
 
@@ -75,11 +94,11 @@ class OtlpSender:
         self._begin_ns = time.time_ns()
         self._failed_s: float | None = None
 
-    def send(self, samples: Iterable[MetricSample]) -> str:
+    def send(self, given: Iterable[MetricSample]) -> str:
         """Post samples; return what there is to tell: why it failed, the first time, or that it works again. Never raises."""
         if self._failed_s is not None and self._clock() - self._failed_s < REST_S:
             return ""
-        body = json.dumps(request_of(samples, self._begin_ns, time.time_ns())).encode()
+        body = json.dumps(request_of(given, self._begin_ns, time.time_ns())).encode()
         try:
             told = self._posted(body)
         except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:

@@ -7,6 +7,7 @@ its last look (``LIVE_METRICS``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -77,18 +78,22 @@ def samples(trace: Trace) -> list[MetricSample]:
 
 
 def lines(trace: Trace, live: Sequence[MetricSample] = ()) -> list[str]:
-    """Return the text's lines, also of a running job's gauges; InputError where the Trace holds no collective."""
+    """Return the text's lines, also of a running job's gauges; InputError where the Trace holds no collective.
+
+    They are OpenMetrics, which names a counter without its ``_total``; to older readers that line and the last are comments.
+    """
     of: dict[str, list[MetricSample]] = {name: [] for name in METRICS}
     for sample in (*samples(trace), *live):
         of.setdefault(sample.name, []).append(sample)
     texts = []
     for name, values in of.items():
         kind, what = (METRICS | LIVE_METRICS)[name]
-        texts += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
+        family = name.removesuffix("_total") if kind == "counter" else name
+        texts += [f"# TYPE {family} {kind}", f"# HELP {family} {what}"]
         for sample in values:
             labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels.items())
             texts.append(f"{name}{{{labels}}} {sample.value:.10g}" if labels else f"{name} {sample.value:.10g}")
-    return texts
+    return [*texts, "# EOF"]
 
 
 def prometheus(trace: Trace, path: str | Path, *, force: bool = False, live: Sequence[MetricSample] = ()) -> list[Path]:
@@ -112,7 +117,7 @@ def bucket(size_bytes: int | None) -> str:
 def _table(trace: Trace) -> pl.DataFrame:
     import polars as pl
 
-    names = {row["communicator"]: row["name"] or row["comm_id"] for row in trace.table("communicators").to_dicts()}
+    names = _names(trace.table("communicators").to_dicts())
     keys = ["op", "message_size", "algo_proto", "nranks", "nnodes", "communicator"]
     calls = trace.scan("events").filter(pl.col("kind") == "collective").collect()
     if not calls.height:
@@ -134,8 +139,8 @@ def _table(trace: Trace) -> pl.DataFrame:
             (bus / pl.col("weight").filter(fast).sum()).alias("nccl_bus_bandwidth_gbs"),
             (mean * 1e6).alias("nccl_collective_exec_time_microseconds"),
             pl.col("weight").sum().cast(pl.Float64).alias("nccl_collectives_total"),
-            (pl.col("size_bytes").fill_null(0) * pl.col("weight"))
-            .sum()
+            pl.when(pl.col("size_bytes").is_not_null().all())
+            .then((pl.col("size_bytes") * pl.col("weight")).sum())
             .cast(pl.Float64)
             .alias("nccl_collective_bytes_total"),
         )
@@ -145,6 +150,16 @@ def _table(trace: Trace) -> pl.DataFrame:
         )
         .sort(keys, nulls_last=True)
     )
+
+
+def _names(communicators: list[dict[str, Any]]) -> dict[int, str]:
+    """Return a name of each communicator that no other has: two series with the same labels would be refused."""
+    said = {row["communicator"]: row["name"] or row["comm_id"] or "" for row in communicators}
+    times = Counter(said.values())
+    apart = {number: name if name and times[name] == 1 else f"{name} {number}".strip() for number, name in said.items()}
+    return {
+        number: name if len(set(apart.values())) == len(apart) else f"{name} {number}" for number, name in apart.items()
+    }
 
 
 def _bus_gbs() -> pl.Expr:

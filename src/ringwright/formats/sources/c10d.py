@@ -90,7 +90,7 @@ def sizes(op: str, inside: int | None, outside: int | None, p: int | None) -> Ca
     if op == "recv":
         buffer = inside if outside is None else outside
         return CallSizes(buffer, None, buffer)
-    size = inside or outside
+    size = inside if inside or outside is None else outside
     return CallSizes(size, inside, outside)
 
 

@@ -226,7 +226,13 @@ def _packets(schedule: ThreadBlockTables) -> tuple[tuple[np.ndarray, np.ndarray]
     writer: dict[tuple[int, int], int] = {}
     faults: list[OrderViolation] = []
     for row in np.flatnonzero(code.packet & WRITES_PACKETS).tolist():
-        others = {writer.setdefault(cell, row) for cell in _written(schedule, row)} - {row}
+        here, again = int(schedule.rank[row]), puts_back(schedule, row)
+        others = {
+            first
+            for rank, slot in _written(schedule, row)
+            if (first := writer.setdefault((rank, slot), row)) != row
+            and not (again and rank == here and first < row and code.block[first] == code.block[row])
+        }
         if others:
             faults.append(OrderViolation("match", f"writes packets where {schedule.where(min(others))} does", row))
     before, after = [], []
@@ -239,6 +245,19 @@ def _packets(schedule: ThreadBlockTables) -> tuple[tuple[np.ndarray, np.ndarray]
             before.append(source)
             after.append(row)
     return (np.array(before, np.int64), np.array(after, np.int64)), faults
+
+
+def puts_back(schedule: ThreadBlockTables, row: int) -> bool:
+    """Whether a store through a switch puts back on its own rank what it took from those very slots: nothing changes there.
+
+    It goes to all members, its own rank too, so a rank that shares a chunk in place cannot but write it again.
+    """
+    code, here = schedule.code, int(schedule.rank[row])
+    if code.kind[row] != Opcode.STORE:
+        return False
+    members, buffer = schedule.groups[int(code.peer[row])]
+    own = int(schedule.bases[here, buffer] + code.dst[row])
+    return here in members and int(schedule.slots[0][row]) == own
 
 
 def _written(schedule: ThreadBlockTables, row: int) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.model.threadblocks.accesses import hazards_between
-from ringwright.model.threadblocks.order import STUCK, waves
+from ringwright.model.threadblocks.order import STUCK, puts_back, waves
 from ringwright.model.threadblocks.table import LETTERS, READS_SRC, SWITCHED, WRITES_DST, Opcode, one_of
 from ringwright.model.validity.rules import Violation
 
@@ -109,7 +109,8 @@ def _accesses(schedule: Schedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if code.kind[i] != Opcode.STORE:
             rows.append((every, nodes, schedule.bases[nodes, buffer] + code.src[i], False))
         if code.kind[i] != Opcode.LOAD:
-            rows.append((every, nodes, schedule.bases[nodes, buffer] + code.dst[i], True))
+            changed = nodes != here[i] if puts_back(schedule, i) else np.ones(len(nodes), bool)
+            rows.append((every[changed], nodes[changed], schedule.bases[nodes[changed], buffer] + code.dst[i], True))
     slots = schedule.moves.slots
     places, owners, writes = [], [], []
     for instruction, node, slot, is_write in rows:

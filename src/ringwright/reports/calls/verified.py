@@ -14,8 +14,12 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     out = layout.console(file, width=width)
     verdict = "legal" if result["valid"] else "not legal"
     what = f"{result['collective']} over {result['ranks']} ranks" if result["collective"] else "unreadable"
+    apart = [row["message"] for row in result["errors"] if row["rule"] == "scope"]
+    if apart:
+        verdict, what = "not judged", apart[0]
     layout.line(out, f"{verdict}: {result.get('file', '')} ({what})", style="bold", indent=0)
-    for title, violations in (("Broken rules", result["errors"]), ("Warnings", result.get("warnings", []))):
+    broken = [row for row in result["errors"] if row["rule"] != "scope"]
+    for title, violations in (("Broken rules", broken), ("Warnings", result.get("warnings", []))):
         if not violations:
             continue
         layout.heading(out, title)

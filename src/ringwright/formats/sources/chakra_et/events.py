@@ -17,8 +17,14 @@ _LARGEST = (1 << 63) - 1  # size in bytes that a table can hold
 _OF_GROUP = {"communicator": pl.Int32, "nranks": pl.Int32, "comm_rank": pl.Int32}
 
 
-def emit(gathered: Gathered, files: list[ChakraFile], members: dict[str, list[int]], world: int | None) -> None:
-    """Write the rows of all files: kernels, behind them calls, and what waits for what. ``members`` are those of groups."""
+def emit(
+    gathered: Gathered,
+    files: list[ChakraFile],
+    members: dict[str, list[int]],
+    texts: dict[str, str],
+    world: int | None,
+) -> None:
+    """Write the rows of all files: kernels, behind them calls, and what waits for what. ``members``, ``texts``: of groups."""
     _add(gathered, [_of_file(file, file.kernels) for file in files if len(file.kernels)])
     behind = gathered.events.total
     everyone = [*range(world or 0)]
@@ -27,7 +33,7 @@ def emit(gathered: Gathered, files: list[ChakraFile], members: dict[str, list[in
     for file in files:
         if len(file.calls):
             calls.append(_of_file(file, file.calls).with_columns(pl.col("communicator") + len(told)))
-        numbers = (_communicator(gathered, group, members, everyone) for group in file.groups)
+        numbers = (_communicator(gathered, group, members, texts, everyone) for group in file.groups)
         told += [_told(gathered, number, file.rank) for number in numbers]
     _add(gathered, calls, pl.DataFrame(told, schema=_OF_GROUP, orient="row"))
     _edges(gathered, files, behind)
@@ -56,10 +62,18 @@ def _told(gathered: Gathered, number: int, rank: int) -> tuple[int, int | None, 
     return number, facts["size"], held.index(rank) if rank in held else None
 
 
-def _communicator(gathered: Gathered, group: CallGroup, members: dict[str, list[int]], everyone: list[int]) -> int:
+def _communicator(
+    gathered: Gathered,
+    group: CallGroup,
+    members: dict[str, list[int]],
+    texts: dict[str, str],
+    everyone: list[int],
+) -> int:
     name, label = group
     if name and name in members:
-        return gathered.communicator(name, name=f"process group {name}", members=members[name] or everyone)
+        return gathered.communicator(
+            name, name=f"process group {texts.get(name, name)}", members=members[name] or everyone
+        )
     if not name and not label:
         return gathered.communicator("world", name="all ranks", members=everyone, ground="inferred", confidence=0.8)
     called = f"process group {name}, members not in the trace" if name else f"dimensions {label}"

@@ -45,6 +45,7 @@ class ChakraFile:
     calls: pl.DataFrame = field(default_factory=pl.DataFrame)  # communicator: the number of its group here
     groups: list[CallGroup] = field(default_factory=list)
     members: dict[str, list[int]] = field(default_factory=dict)  # of groups, by name
+    texts: dict[str, str] = field(default_factory=dict)  # what groups are described as
     edges: pl.DataFrame = field(default_factory=pl.DataFrame)  # between rows: of kernels, behind them of calls
     unknown: int = 0  # dependencies on nodes that it does not hold
     contracted: int = 0  # host operators behind which some events are left out
@@ -158,7 +159,10 @@ class _Reading:
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get("ranks"), list) and "pg_name" in entry:
                 ranks = [number for rank in entry["ranks"] if (number := whole_number(rank, 1 << 24)) is not None]
-                self.file.members.setdefault(str(entry["pg_name"]), ranks)
+                name, text = str(entry["pg_name"]), entry.get("pg_desc")
+                self.file.members.setdefault(name, ranks)
+                if isinstance(text, str) and text:
+                    self.file.texts.setdefault(name, text)
 
 
 def _json_nodes(member: Member) -> Iterator[tuple[int, Node]]:

@@ -26,6 +26,7 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
     gathered = Gathered(KIND)
     files: dict[int, ChakraFile] = {}  # by rank
     members: dict[str, list[int]] = {}
+    texts: dict[str, str] = {}
     refusals: list[str] = []
     room = MOST_EDGES
     for source in sources:
@@ -41,6 +42,7 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
             files[file.rank] = file
             room -= _account(gathered, file, room)
             members = file.members | members
+            texts |= file.texts
             file.members = {}  # of all ranks in each file
         gathered.damage(source.name, read.losses)
     if not files:
@@ -49,7 +51,7 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
             f"no Chakra execution trace: {what}", where=", ".join(s.name for s in sources[:3]), remedy=_REMEDY
         )
     world = world_of(files)
-    emit(gathered, [*files.values()], members, world)
+    emit(gathered, [*files.values()], members, texts, world)
     if any(file.says_per_rank for file in files.values()):
         note = "the size column is comm_size x ranks; it is empty where the size of the group is not known"
         said = "comm_size of all-gather", "what one rank hands in", KIND

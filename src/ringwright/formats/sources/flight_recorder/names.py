@@ -9,6 +9,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from ringwright.formats.sources.datatypes import BYTES
+from ringwright.formats.sources.datatypes import datatype as element_type
 from ringwright.formats.sources.ranks import rank_by_pattern
 
 
@@ -35,38 +37,6 @@ _PREFIXES = (
 )
 _SEND = re.compile(r"send\s+(\d{1,9})\s*->\s*(\d{1,9})")
 _RECV = re.compile(r"recv\s+(\d{1,9})\s*<-\s*(\d{1,9})")
-
-# c10 scalar types, NCCL's spelling where it has one, bytes of an element.
-_DATATYPES = {
-    "float": ("float32", 4),
-    "half": ("float16", 2),
-    "double": ("float64", 8),
-    "bfloat16": ("bfloat16", 2),
-    "long": ("int64", 8),
-    "int": ("int32", 4),
-    "short": ("int16", 2),
-    "char": ("int8", 1),
-    "byte": ("uint8", 1),
-    "bool": ("bool", 1),
-    "uint16": ("uint16", 2),
-    "uint32": ("uint32", 4),
-    "uint64": ("uint64", 8),
-    "float8_e4m3fn": ("float8e4m3", 1),
-    "float8_e4m3fnuz": ("float8e4m3", 1),
-    "float8_e5m2": ("float8e5m2", 1),
-    "float8_e5m2fnuz": ("float8e5m2", 1),
-    "complexhalf": ("complex32", 4),
-    "complexfloat": ("complex64", 8),
-    "complexdouble": ("complex128", 16),
-    "float16": ("float16", 2),
-    "float32": ("float32", 4),
-    "float64": ("float64", 8),
-    "int8": ("int8", 1),
-    "int16": ("int16", 2),
-    "int32": ("int32", 4),
-    "int64": ("int64", 8),
-    "uint8": ("uint8", 1),
-}
 
 # Words of a description, in the order in which a role of several words is written.
 _ROLE_WORDS = (
@@ -106,7 +76,8 @@ def operation(name: str) -> NamedOperation:
 def datatype(name: str) -> tuple[str, int | None]:
     """Return NCCL's spelling and the bytes of an element for a c10 or torch spelling; 4 bits and unknown types have none."""
     text = name.rpartition("::")[2].rpartition(".")[2].strip()
-    return _DATATYPES.get(text.lower(), (text or "unknown", None))
+    known = element_type(text)
+    return (known, BYTES[known]) if known else (text or "unknown", None)
 
 
 @lru_cache(4096)

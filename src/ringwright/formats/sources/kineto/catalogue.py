@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
-from ringwright.formats.sources.kineto.names import datatype, operation
+from ringwright.formats.sources.datatypes import datatype
+from ringwright.formats.sources.kineto.names import operation
 from ringwright.ground.errors import InputError
 
 VARIABLE = "RINGWRIGHT_KERNELS"

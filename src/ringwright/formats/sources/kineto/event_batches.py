@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 from ringwright.formats.sources.kineto import marks
 from ringwright.formats.sources.kineto.columns import LIMIT, EventColumns, RankFile, whole
+from ringwright.formats.sources.kineto.labels import label_facts
 from ringwright.formats.sources.kineto.pieces import Reading
 from ringwright.formats.sources.kineto.records import (
     BAD_JSON,
@@ -213,18 +213,14 @@ class _Sorter:
             self._label(event)
 
     def _label(self, event: Event) -> None:
-        """Keep what a label says of its tensors: how many elements go in, and of which type."""
+        """Keep what a label says of its tensors: how many elements, and of which type."""
         try:
-            said = decode_label(event.args)
+            said = label_facts(event.name, decode_label(event.args))
         except BAD_JSON:
             self.rank_file.bad += 1
             return
-        dims, types = said.dims, said.types
-        if type(dims) is list and type(types) is list and len(dims) == len(types) == 1 and type(dims[0]) is list:
-            counts = [whole(size) for size in dims[0]]
-            if counts and all(count is not None and count >= 0 for count in counts):
-                elements = math.prod(count for count in counts if count is not None)
-                self.rank_file.label_args[len(self.rank_file.labels) - 1] = CommArgs(dtype=types[0], in_count=elements)
+        if said is not None:
+            self.rank_file.label_args[len(self.rank_file.labels) - 1] = said
 
     def _note(self, event: Event, line: int) -> None:
         """A user annotation: a step, a phase, or (newer releases) the label of a collective."""

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ringwright.formats.sources import c10d
+from ringwright.formats.sources.datatypes import BYTES, datatype
 from ringwright.formats.sources.kineto.columns import whole
-from ringwright.formats.sources.kineto.names import datatype, element_bytes, operation
+from ringwright.formats.sources.kineto.names import operation
 from ringwright.formats.sources.kineto.records import CommArgs
 
 LARGEST_GROUP = 1 << 22
@@ -34,6 +36,7 @@ class CallFacts:
     src_rank: int | None = None
     dst_rank: int | None = None
     sequence: int | None = None
+    root: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -71,6 +74,7 @@ def facts(sources: Iterable[CommArgs | None]) -> CallFacts:
         positive(first("src_rank")),
         positive(first("dst_rank")),
         positive(first("sequence")),
+        positive(first("root")),
     )
 
 
@@ -91,27 +95,18 @@ def rank_list(value: Any) -> tuple[tuple[int, ...], bool]:
     return tuple(int(number) for number in re.findall(r"\d{1,9}", before)), bool(dots)
 
 
-def sizes(op: str | None, said: CallFacts, nranks: int | None) -> dict[str, int | None]:
+def sizes(op: str, said: CallFacts, nranks: int | None) -> dict[str, int | None]:
     """Return bytes of a call: ``size_bytes`` as nccl-tests counts, ``sent_bytes``, ``received_bytes``, ``element_bytes``.
 
-    The profiler counts elements handed in and out by this rank; all-gather and gather give the whole at the exit,
-    reduce-scatter and scatter take it at the entry.
+    The profiler counts elements handed in and out by this rank; what is not said, and cannot be told from the size of the
+    group, is unknown.
     """
-    width = element_bytes(said.datatype)
-    count_in, count_out = said.in_count, said.out_count
-    if width is None or (count_in is None and count_out is None):
-        return {"element_bytes": width}
-    sent = None if count_in is None else count_in * width
-    received = None if count_out is None else count_out * width
-    size = _size_bytes(op, sent, received, nranks or 1)
-    return {"element_bytes": width, "sent_bytes": sent, "received_bytes": received, "size_bytes": size}
-
-
-def _size_bytes(op: str | None, sent: int | None, received: int | None, nranks: int) -> int:
-    if op in ("all-gather", "gather"):
-        return max(received or 0, (sent or 0) * nranks)
-    if op in ("reduce-scatter", "scatter"):
-        return max(sent or 0, (received or 0) * nranks)
-    if op == "barrier":
-        return 0
-    return sent if sent is not None and op != "recv" else received or 0
+    width = BYTES[said.datatype] if said.datatype else None
+    sent, received = (None if n is None or width is None else n * width for n in (said.in_count, said.out_count))
+    held = c10d.sizes(op, sent, received, nranks)
+    return {
+        "element_bytes": width,
+        "sent_bytes": held.sent,
+        "received_bytes": held.received,
+        "size_bytes": held.size,
+    }

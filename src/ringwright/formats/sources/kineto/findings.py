@@ -158,7 +158,7 @@ class KinetoFindings:
         for group in groups.groups.values():
             if group.note:
                 self.claim("members", group.comm_id, "record_param_comms", group.ground, 0.9, group.note)
-            if group.ground == "assumed":
+            if group.ground == "assumed" and not group.is_mixed:
                 note = "no process group in the trace: the operations of one stream are taken as one group of the world's size"
                 self.claim("communicator", group.comm_id, "stream", "assumed", 0.4, note)
         if any(any(counted) for counted in numbered.counted):

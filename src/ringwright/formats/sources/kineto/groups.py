@@ -32,6 +32,7 @@ class KinetoCommunicator:
     members: tuple[int, ...] = ()
     ground: str = "read"
     note: str = ""
+    is_mixed: bool = False  # stands for several groups that nothing tells apart
     files: set[int] = field(default_factory=set)
 
 
@@ -44,6 +45,7 @@ class KinetoCommunicators:
     def of_file(self, config: Any, said: Iterable[CallFacts]) -> FileGroups:
         """Return the groups of one file, from its ``pg_config`` and everything said in it."""
         known: dict[str, _Known] = {}
+        said = list(said)
         for entry in config if isinstance(config, list) else []:
             if isinstance(entry, dict) and isinstance(name := entry.get("pg_name"), str | int):
                 ranks, is_cut = rank_list(entry.get("ranks"))
@@ -54,7 +56,9 @@ class KinetoCommunicators:
         for facts in said:
             if facts.group_name is not None:
                 known.setdefault(facts.group_name, _Known()).learn(facts)
-        return FileGroups(self, known)
+        return FileGroups(
+            self, known, {facts.group_size for facts in said if facts.group_name is None and facts.group_size}
+        )
 
     def get(self, key: tuple[Any, ...], comm_id: str) -> KinetoCommunicator:
         """Return the group of a key, made on first sight."""
@@ -111,8 +115,9 @@ class _Known:
 class FileGroups:
     """The groups of one file; those without a name get one from the order of their streams."""
 
-    def __init__(self, groups: KinetoCommunicators, known: dict[str, _Known]) -> None:
+    def __init__(self, groups: KinetoCommunicators, known: dict[str, _Known], sizes: set[int]) -> None:
         self._groups, self._streams = groups, {}  # type: KinetoCommunicators, dict[tuple[str, int], int]
+        self._sizes = sizes  # of groups that calls without a name were made in
         self._named: dict[str, KinetoCommunicator] = {}
         for name, about in known.items():
             members, ground, note = about.members()
@@ -132,9 +137,14 @@ class FileGroups:
         """Return the group of a call: by its name, else the n-th stream on which this library communicates here."""
         if facts.group_name is not None:
             return self._named[facts.group_name]
-        if len(self._named) == 1:
-            return next(iter(self._named.values()))  # the process has no other group
         family = "nccl" if library in ("nccl", "rccl") else library
+        if len(self._named) == 1:
+            only = next(iter(self._named.values()))
+            if self._sizes <= {only.size}:
+                return only  # nothing tells of another group
+            if facts.group_size is None or facts.group_size != only.size:
+                return self._mixed(family, facts.group_size)
+            return only
         key = (family, stream)
         if key not in self._streams:
             self._streams[key] = sum(1 for other, _ in self._streams if other == family)
@@ -143,6 +153,15 @@ class FileGroups:
         group = self._groups.get(("stream", family, order), name)
         group.ground = "assumed"
         group.size = group.size or facts.group_size
+        return group
+
+    def _mixed(self, family: str, size: int | None) -> KinetoCommunicator:
+        """Return what stands for the groups of a size, or of any, that were made after those which the file lists."""
+        group = self._groups.get(("mixed", family, size), f"{family}-unnamed" + (f"-of-{size}" if size else ""))
+        group.size, group.ground, group.is_mixed = size, "assumed", True
+        group.note = (
+            "groups that the trace does not name: their calls are counted on each rank, their members are unknown"
+        )
         return group
 
 

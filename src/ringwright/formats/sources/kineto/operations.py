@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright.formats.sources.kineto.catalogue import UNKNOWN, Catalogue, Kernel
 from ringwright.formats.sources.kineto.columns import RankFile
 from ringwright.formats.sources.kineto.facts import CallFacts, facts
+from ringwright.formats.sources.kineto.labels import HOST_RUN, HostCall, host_calls
 from ringwright.formats.sources.kineto.names import operation
 from ringwright.formats.sources.kineto.records import CommArgs
 from ringwright.formats.sources.kineto.spans import NEST, Spans
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
 # operations that a library may well carry out by sends and receives
 _BY_SENDS = ("all-to-all", "gather", "scatter", "send", "recv", "send-recv")
-_BACKENDS = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:", "hccl:")
-_HOST_RUN = ("gloo:", "mpi:", "ucc:")  # labels that last as long as the operation, which runs on the host
+_BACKENDS = ("nccl:", "xccl:", "rccl:", "hccl:")
 
 
 @dataclass
@@ -91,7 +91,9 @@ class _Joiner:
 
     def __init__(self, rank_file: RankFile, linked: Linked, library: str | None) -> None:
         self.rank_file, self.linked, self.library = rank_file, linked, library
-        self.records, self.labels = Spans(rank_file.records), Spans(rank_file.labels)
+        self.records = Spans(rank_file.records)
+        self.host = host_calls(rank_file, self.records)
+        self.labels = Spans(rank_file.labels, {number for call in self.host for number in call.labels})
         if self._adopt():
             self.records = Spans(rank_file.records)
         self.facts: dict[int, CallFacts] = {}
@@ -128,6 +130,8 @@ class _Joiner:
         for record in range(len(self.rank_file.records)):
             if self._parents[record] is None and record not in taken:
                 self._of_record(record, seen)
+        for call in self.host:
+            self._of_host(call)
         self._nameless(taken)
         self.linked.operations.sort(key=lambda op: (op.enqueue if op.enqueue is not None else op.start or 0.0, op.line))
 
@@ -284,7 +288,7 @@ class _Joiner:
             return
         name = rank_file.names[rank_file.labels.name[label]] if label is not None else ""
         made = KinetoOperation(
-            op, name.split(":", 1)[0] if name.startswith(_HOST_RUN) else "", about, line=table.line[record]
+            op, name.split(":", 1)[0] if name.startswith(HOST_RUN) else "", about, line=table.line[record]
         )
         made.enqueue, made.thread, made.ground, made.label = table.ts[record], table.thread[record], ground, name
         key = _key(made)
@@ -294,6 +298,21 @@ class _Joiner:
             seen.add(key)
         if label is not None and made.library:
             made.start, made.duration, made.ground = rank_file.labels.ts[label], rank_file.labels.dur[label], "inferred"
+        self.linked.operations.append(made)
+
+    def _of_host(self, call: HostCall) -> None:
+        """An operation of a library of the host: what was asked says more of it than the work's own label."""
+        rank_file, table = self.rank_file, self.rank_file.labels
+        first, asked = call.labels[0], call.asked
+        name = rank_file.names[table.name[first]]
+        about = facts(rank_file.label_args.get(number) for number in (asked, first))
+        start = min(table.ts[number] for number in call.labels)
+        end = max(table.ts[number] + table.dur[number] for number in call.labels)
+        made = KinetoOperation(
+            call.op, name.split(":", 1)[0], about, line=table.line[first], ground="inferred", label=name
+        )
+        made.enqueue, made.thread = table.ts[asked], table.thread[asked]
+        made.start, made.duration = start, end - start
         self.linked.operations.append(made)
 
 

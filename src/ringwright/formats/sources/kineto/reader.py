@@ -121,7 +121,8 @@ def _trace(
     findings.clocks(len(walls), len(parts))
     world = max((where.world for where in places if where.world), default=None)
     table = communicators(groups, places, world)
-    numbered = number([part.operations for part in parts])
+    mixed = {group.number for group in groups.groups.values() if group.is_mixed}
+    numbered = number([part.operations for part in parts], mixed)
     findings.groups(groups, numbered)
     finished = [_finish(part, i, numbered, table, origin).lazy() for i, part in enumerate(parts)]
     others = [_constants(part, part.rest, origin) for part in parts]

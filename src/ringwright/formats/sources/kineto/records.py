@@ -51,13 +51,15 @@ class CommArgs(msgspec.Struct, gc=False):
     first_rank: Any = msgspec.field(default=None, name="Global rank start")
     stride: Any = msgspec.field(default=None, name="Global rank stride")
     sequence: Any = msgspec.field(default=None, name="Seq")
+    root: Any = None
 
 
 class LabelArgs(msgspec.Struct, gc=False):
-    """What the label of a collective on the host carries where shapes are recorded."""
+    """What a label of the host, or a call of PyTorch, carries where shapes are recorded."""
 
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
+    inputs: Any = msgspec.field(default=None, name="Concrete Inputs")
 
 
 class KernelArgs(CommArgs, gc=False):

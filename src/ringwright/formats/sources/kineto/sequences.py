@@ -8,6 +8,7 @@ sizes then fit better.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Numbered(NamedTuple):
     uneven: list[int]
 
 
-def number(frames: list[pl.DataFrame]) -> Numbered:
-    """Number the collectives of all files (one frame of operations per file)."""
+def number(frames: list[pl.DataFrame], mixed: Container[int] = ()) -> Numbered:
+    """Number the collectives of all files (one frame of operations per file), but for those of ``mixed`` groups."""
     by_group: dict[int, dict[int, list[_Op]]] = defaultdict(lambda: defaultdict(list))
     sequences: list[list[int | None]] = []
     counted: list[list[bool]] = []
@@ -40,7 +41,7 @@ def number(frames: list[pl.DataFrame]) -> Numbered:
         counted.append([False] * frame.height)
         columns = frame.select("kind", "communicator", "op", "iteration", "sequence", "size_bytes").rows()
         for row, (kind, group, op, iteration, sequence, size) in enumerate(columns):
-            if kind == "collective":
+            if kind == "collective" and group not in mixed:
                 by_group[group][file].append(_Op(row, op, iteration, sequence, size))
     uneven = []
     for group, files in by_group.items():

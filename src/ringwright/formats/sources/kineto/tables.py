@@ -22,12 +22,12 @@ def _row(group: KinetoCommunicator, places: list[FileOrigin], world: int | None)
     members = group.members
     size, ground = group.size, group.ground
     confidence = {"read": 1.0, "inferred": 0.9, "assumed": 0.4}[ground]
-    if size is None:
+    if size is None and not group.is_mixed:
         size, ground, confidence = world or len(seen) or 1, "assumed", 0.3
-    if not members and len(seen) == size and (group.size or world):
+    if not members and not group.is_mixed and len(seen) == size and (group.size or world):
         members, confidence = tuple(seen), max(confidence, 0.6)
         ground = "inferred"
-    members = members or (-1,) * min(size, 1 << 16)
+    members = members or (-1,) * min(size or 0, 1 << 16)
     role = role_of(group.text) if group.text else None
     if role == "world" and world is not None and size != world:
         role = None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 32 << 20
 MOST_GROUP = 64  # thread blocks in a group, and slices in all, that a chunk is cut into
 MOST_BLOCKS = 1024  # thread blocks of a rank
+SCOPE = "scope"  # the rule of what was read, and holds nothing that can be judged
 
 
 def read_mscclpp_json(path: str | Path, *, size_bytes: int | None = None, dtype: str = "float32") -> Program:
@@ -93,6 +94,10 @@ def _check_plan(plan: ExecutionPlan, findings: FileFindings) -> None:
         findings.add("window", "min_message_size is above max_message_size")
     if not 1 <= len(plan.gpus) <= MOST_RANKS:
         findings.add("gpus", f"{len(plan.gpus)} gpus")
+        return
+    if not any(gpu.input_chunks or gpu.output_chunks for gpu in plan.gpus):
+        text = "out of scope because no rank has input or output chunks: no result to check"
+        findings.add(SCOPE, text)
         return
     whole = {_whole(plan, rank) for rank in range(len(plan.gpus))}
     if plan.collective in COLLECTIVES and len(whole) > 1:

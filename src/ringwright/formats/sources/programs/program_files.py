@@ -10,6 +10,7 @@ from ringwright.formats.sources.programs.msccl_xml import parse_msccl_xml
 from ringwright.formats.sources.programs.mscclpp_json import parse_mscclpp_json
 from ringwright.ground.errors import InfeasibleError, InputError
 from ringwright.model.threadblocks import Schedule
+from ringwright.model.threadblocks.mscclpp import COLLECTIVES, DIALECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,9 @@ def verify_file(
 
 def _collective(program: Program) -> str:
     """Return our spelling of what the file does, or ``custom``."""
-    return "custom" if program.knobs.get("coll") == "custom" else program.collective.op
+    said = program.knobs.get("coll")
+    is_plan = isinstance(program.schedule, Schedule) and program.schedule.dialect == DIALECT
+    return "custom" if said == "custom" or (is_plan and said not in COLLECTIVES) else program.collective.op
 
 
 def _check(program: Program, findings: FileFindings, topology: Topology | None = None) -> None:

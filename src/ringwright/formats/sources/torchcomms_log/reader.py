@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.c10d import POINTWISE, ROOTED, operation, sizes
-from ringwright.formats.sources.datatypes import BYTES
+from ringwright.formats.sources.datatypes import BYTES, datatype
 from ringwright.formats.sources.members import Member
 from ringwright.formats.sources.ranks import rank_in_name, world_of
 from ringwright.formats.sources.reader_rows import Gathered, whole_number
@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 KIND = "torchcomms-log"
 LONGEST_LINE = 1 << 20
 _REMEDY = 'register torchcomms.hooks.ClogHook(output=FILE, events=["ALL"]) with the communicators'
-_TYPES = {
-    "f32": "float32",
-    "f64": "float64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "i32": "int32",
-    "i64": "int64",
-    "i16": "int16",
-    "i8": "int8",
-    "u8": "uint8",
-    "bool": "bool",
-    "fp8e4m3": "float8e4m3",
-    "fp8e5m2": "float8e5m2",
-}
 _REPLAYS = (
     1 << 40
 )  # numbers of replayed calls begin here: when a replay is seen says nothing of its order among other calls
@@ -174,7 +160,7 @@ def _when(file: ClogFile, call: ClogCall, rank: int) -> Row:
 def _what(gathered: Gathered, op: str, fields: Mapping[str, str], number: int, rank: int) -> Row:
     """Return elements, type, sizes, root and peer of a call."""
     facts = gathered.of(number)
-    kind = _TYPES.get(fields.get("dtype", ""))
+    kind = datatype(fields.get("dtype"))
     width = BYTES[kind] if kind else None
     counts = [_elements(fields, side) for side in ("in", "out")]
     inside, outside = (count * width if count is not None and width else None for count in counts)
