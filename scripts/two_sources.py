@@ -1,4 +1,4 @@
-"""Records jobs of others by two sources at once, and compares them cell by cell: calls, operations, sizes, groups.
+"""Records jobs of others by two sources at once, and compares them cell by cell: calls, operations, sizes, groups, roles.
 
 Of each call each cell is equal, or only one source has it: then the raw recording of the other must not say it either. Anything
 else is a difference, and the exit code is 1.
@@ -77,6 +77,11 @@ def silent(cell: str, call: Call, documents: dict[str, Any]) -> bool:
     return not said.get("Input Dims")  # a label without tensors: nothing tells how much, or of which type
 
 
+def has_phases(document: dict[str, Any]) -> bool:
+    """Whether a profile says what was forward and what backward, as ``record_function("## forward ##")`` does."""
+    return any(str(event.get("name", "")).startswith("## ") for event in document["traceEvents"])
+
+
 def compared(job: str, folder: Path) -> dict[str, Any]:
     """Return counts of equal cells, of those that one source alone has, and every difference."""
     recording, profile = recorded(job, folder)
@@ -100,12 +105,21 @@ def compared(job: str, folder: Path) -> dict[str, Any]:
                     alone[f"{cell}: the profile does not say it"] += 1
                 else:
                     differences.append(f"{where} {one[cell]} in the recording, {other[cell]} in the profile")
+    roles = [ringwright.summary(ringwright.read(source))["roles"] for source in (recording, profile)]
+    for name, degree in roles[0].items():
+        if degree == roles[1][name]:
+            equal["roles"] += 1
+        elif roles[1][name] is None and not any(has_phases(document) for document in documents.values()):
+            alone["roles: the profile has no phases"] += 1
+        else:
+            differences.append(f"role {name}: {degree} in the recording, {roles[1][name]} in the profile")
     operations = Counter({op: 0 for _, op in mine})
     for (_, op), rows in mine.items():
         operations[op] += len(rows)
     return {
         "job": job,
         "ranks": RANKS.get(job, 2),
+        "roles": roles[0],
         "operations": dict(sorted(operations.items())),
         "equal": dict(equal),
         "alone": dict(sorted(alone.items())),

@@ -199,7 +199,8 @@ def test_a_workload_is_written_changed_and_simulated(tmp_path: Path, capsys: pyt
     assert main([*words, str(file)]) == 0
     assert main([*words, str(file)]) == EXIT_USAGE  # it exists
     assert main([*words, str(tmp_path / "traces")]) == 0
-    assert len(list((tmp_path / "traces").glob("*.et"))) == 2
+    assert len(list((tmp_path / "traces").glob("*.et"))) == 8
+    assert (tmp_path / "traces" / "comm_group.json").exists()
     capsys.readouterr()
     fabric = ("--fabric", "switch:8", "--policy", "none")
     (row,) = ask(capsys, "simulate", str(file), *fabric)["rows"]

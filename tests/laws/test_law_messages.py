@@ -14,6 +14,8 @@ import ringwright
 from every_recording import MADE, put
 from kineto_traces import Maker, collectives, read
 from ringwright.analysis.summary import summarise
+from ringwright.formats.sources.kineto.columns import EventColumns
+from ringwright.formats.sources.kineto.spans import Spans
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 
@@ -142,6 +144,28 @@ def test_what_was_asked_says_more_than_the_work() -> None:
         ("all-reduce", 4, 4, None),
     ]
     assert rows[0]["enqueue_s"] == pytest.approx(rows[0]["start_s"] - 9e-6)
+
+
+def test_calls_are_joined_with_their_work_in_order() -> None:
+    """Work may begin long after it was asked for, on threads of the library."""
+    job = Maker(rank=None)
+    said = {"Input Dims": [[[7]], [], []], "Input type": ["TensorList", "", ""], "Concrete Inputs": ["", "", ""]}
+    for asked in (10, 20, 30):
+        job.add("cpu_op", "c10d::allreduce_", asked, 2, **said)
+    for begins in (100, 200, 300):
+        job.add("user_annotation", "gloo:all_reduce", begins, 9, 2, **{"Input Dims": [[7]], "Input type": ["float"]})
+    rows = collectives(read(job))
+    assert [row["start_s"] - row["enqueue_s"] for row in rows] == pytest.approx([90e-6, 180e-6, 270e-6])
+
+
+def test_a_span_that_begins_with_an_interval_lies_in_it() -> None:
+    """Also where a microsecond is a billionth of a billionth of the time since the machine began."""
+    table = EventColumns()
+    for at in (5.07824028e12, 5.07824028e12 + 3):
+        table.ts.append(at)
+        table.dur.append(1.0)
+        table.thread.append(0)
+    assert Spans(table).within(0, 5.07824028e12, 5.07824028e12 + 3) == [0, 1]
 
 
 def test_work_on_the_host_is_no_record_of_what_follows() -> None:

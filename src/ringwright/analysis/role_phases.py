@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.analysis.roles import Roles, complete
+from ringwright.ground.trace_tables import Row
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +72,7 @@ def told_by(work: Work) -> tuple[str, str, float] | None:
     return None
 
 
-def with_phases(roles: Roles, communicators: list[dict[str, Any]], logical: pl.DataFrame, world: int | None) -> Roles:
+def with_phases(roles: Roles, communicators: list[Row], logical: pl.DataFrame, world: int | None) -> Roles:
     """Return roles with those that phases tell of, in place of what members alone told."""
     sizes = {row["communicator"]: row["size"] for row in communicators if row["size"]}
     told = {

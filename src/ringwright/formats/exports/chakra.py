@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class ChakraGroup(NamedTuple):
     members: tuple[int, ...]
     text: str = ""
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, object]:
         """Return what a node of metadata says of it."""
         plain = re.sub(r"[^\w./@,: -]", "_", self.text[:100])
         return {"pg_name": str(self.number), "pg_desc": plain, "ranks": list(self.members)}

@@ -30,6 +30,7 @@ from ringwright.formats.exports.chakra import (
 from ringwright.formats.exports.placement import claim_folder
 from ringwright.ground import drafts
 from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import Row
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace
@@ -62,14 +63,14 @@ def chakra_trace(trace: Trace, path: str | Path, *, force: bool = False) -> list
     return [*made, target / GROUPS_FILE]
 
 
-def _group(row: dict[str, Any]) -> ChakraGroup:
+def _group(row: Row) -> ChakraGroup:
     members = row["members"] or []
     return ChakraGroup(
         row["communicator"] + 1, () if -1 in members else tuple(members), row["name"] or row["comm_id"] or ""
     )
 
 
-def _rows(trace: Trace) -> dict[int, list[dict[str, Any]]]:
+def _rows(trace: Trace) -> dict[int, list[Row]]:
     """Return the rows of each rank, in order."""
     import polars as pl
 
@@ -84,7 +85,7 @@ def _rows(trace: Trace) -> dict[int, list[dict[str, Any]]]:
         raise UsageError("no call of a known rank", remedy="convert --format parquet keeps what there is")
     if nodes > MOST_NODES:
         raise UsageError(f"{nodes:,} nodes; at most {MOST_NODES:,}", remedy="fewer steps of the job")
-    of_rank: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    of_rank: dict[int, list[Row]] = defaultdict(list)
     for row in rows.to_dicts():
         of_rank[row["rank"]] += [row] * row["multiplicity"]
     return of_rank
@@ -93,7 +94,7 @@ def _rows(trace: Trace) -> dict[int, list[dict[str, Any]]]:
 class _RankNodes:
     """The nodes of one rank."""
 
-    def __init__(self, rows: list[dict[str, Any]], groups: dict[int, ChakraGroup], waits: dict[int, list[int]]) -> None:
+    def __init__(self, rows: list[Row], groups: dict[int, ChakraGroup], waits: dict[int, list[int]]) -> None:
         self.rows, self.groups, self.waits = rows, groups, waits
         self.number_of: dict[int, int] = {}  # the node of an event
         self.tags: Counter[tuple[Any, ...]] = Counter()
@@ -127,7 +128,7 @@ class _RankNodes:
         self.next += 1
         return self.next - 1
 
-    def _before(self, row: dict[str, Any]) -> list[int]:
+    def _before(self, row: Row) -> list[int]:
         """Return the nodes that a row waits for."""
         if self.has_edges:
             return [self.number_of[event] for event in self.waits.get(row["event"], ()) if event in self.number_of]
@@ -135,7 +136,7 @@ class _RankNodes:
             self.last = heapq.heappop(self.running)
         return [] if self.last is None else [self.last[1]]
 
-    def _pause_s(self, row: dict[str, Any]) -> float:
+    def _pause_s(self, row: Row) -> float:
         end = None if self.last is None else self.last[0]
         return 0.0 if end is None or row["began_s"] is None else float(row["began_s"] - end)
 
@@ -143,7 +144,7 @@ class _RankNodes:
         exact = [] if lasted_s is None else [chakra.number("duration_ps", round(lasted_s * 1e12))]
         return [chakra.flag("is_cpu_op", value=False), *exact]
 
-    def _node(self, number: int, row: dict[str, Any], before: list[int]) -> bytes:
+    def _node(self, number: int, row: Row, before: list[int]) -> bytes:
         kind = {"send": COMM_SEND, "recv": COMM_RECV}.get(row["op"]) if row["kind"] == "p2p" else None
         kind = COMM_COLL if row["kind"] == "collective" and row["op"] in COMM_TYPES else kind
         attributes = self._ran(row["duration_s"])
@@ -160,7 +161,7 @@ class _RankNodes:
         name = row["kernel"] or row["op"] or row["kind"]
         return chakra.node(number, name, kind or COMP, attributes, before, lasted, began)
 
-    def _call(self, row: dict[str, Any], group: ChakraGroup | None) -> list[bytes]:
+    def _call(self, row: Row, group: ChakraGroup | None) -> list[bytes]:
         size, ranks = row["size_bytes"], row["nranks"]
         if row["op"] in ONE_BLOCK and size is not None:
             size = size // ranks if ranks else row["sent_bytes"]
@@ -168,7 +169,7 @@ class _RankNodes:
         said += [] if size is None else [chakra.number("comm_size", size)]
         return said + ([] if row["root"] is None else [chakra.small("root_rank", row["root"])])
 
-    def _message(self, row: dict[str, Any], group: ChakraGroup | None) -> list[bytes]:
+    def _message(self, row: Row, group: ChakraGroup | None) -> list[bytes]:
         """Return size, ends and tag of a message; the n-th between two ranks in a group has tag n on both."""
         said = [] if row["size_bytes"] is None else [chakra.number("comm_size", row["size_bytes"])]
         held, peer = group.members if group else (), row["peer"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright.ground import drafts
 from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import Row
 from ringwright.model.collective import BUS_FACTORS
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _table(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _names(communicators: list[dict[str, Any]]) -> dict[int, str]:
+def _names(communicators: list[Row]) -> dict[int, str]:
     """Return a name of each communicator that no other has: two series with the same labels would be refused."""
     said = {row["communicator"]: row["name"] or row["comm_id"] or "" for row in communicators}
     times = Counter(said.values())

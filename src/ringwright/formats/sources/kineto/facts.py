@@ -38,6 +38,11 @@ class CallFacts:
     sequence: int | None = None
     root: int | None = None
 
+    def elements(self, op: str) -> int | None:
+        """Return the elements handed in, for a receive those that come."""
+        sides = (self.out_count, self.in_count) if op == "recv" else (self.in_count, self.out_count)
+        return next((side for side in sides if side is not None), None)
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing was said that would identify the call."""

@@ -184,7 +184,7 @@ def _row(rank_file: RankFile, op: KinetoOperation, group: KinetoCommunicator, ze
         "nranks": nranks,
         "sequence": about.sequence,
         "root": about.root,
-        "count": about.out_count if op.op == "recv" or about.in_count is None else about.in_count,
+        "count": about.elements(op.op),
         "datatype": about.datatype or (kind.datatype if kind else None),
         "kernel_class": op.library or None,
         "state": "completed" if op.duration is not None else "scheduled",

@@ -22,11 +22,8 @@ def _row(group: KinetoCommunicator, places: list[FileOrigin], world: int | None)
     members = group.members
     size, ground = group.size, group.ground
     confidence = {"read": 1.0, "inferred": 0.9, "assumed": 0.4}[ground]
-    if size is None and not group.is_mixed:
-        size, ground, confidence = world or len(seen) or 1, "assumed", 0.3
-    if not members and not group.is_mixed and len(seen) == size and (group.size or world):
-        members, confidence = tuple(seen), max(confidence, 0.6)
-        ground = "inferred"
+    if not group.is_mixed:
+        size, members, ground, confidence = _assumed(group, seen, world, confidence)
     members = members or (-1,) * min(size or 0, 1 << 16)
     role = role_of(group.text) if group.text else None
     if role == "world" and world is not None and size != world:
@@ -43,6 +40,18 @@ def _row(group: KinetoCommunicator, places: list[FileOrigin], world: int | None)
         "ground": ground,
         "confidence": confidence,
     }
+
+
+def _assumed(
+    group: KinetoCommunicator, seen: list[int], world: int | None, confidence: float
+) -> tuple[int, tuple[int, ...], str, float]:
+    """Return size, members, ground and confidence of a group, from the world and the ranks seen where it does not say them."""
+    size, members, ground = group.size, group.members, group.ground
+    if size is None:
+        size, ground, confidence = world or len(seen) or 1, "assumed", 0.3
+    if not members and len(seen) == size and (group.size or world):
+        members, ground, confidence = tuple(seen), "inferred", max(confidence, 0.6)
+    return size, members, ground, confidence
 
 
 def devices(places: list[FileOrigin]) -> list[dict[str, Any]]:
