@@ -213,3 +213,15 @@ def test_what_was_measured_cold_is_no_measure_of_the_system(tmp_path: Path) -> N
     once = table(tmp_path, [(16 << 20, 412_345.0, 12_345.0)], "warmup iters: 1 iters: 1")
     assert "one call a size (-n 1), out of place takes 33 times as long as in place" in once["sentence"]
     assert "measured cold" not in table(tmp_path, [(16 << 20, 412_345.0, 12_345.0)])["sentence"]
+
+
+def test_how_long_ranks_took_to_begin_is_told_where_nothing_else_is(tmp_path: Path) -> None:
+    comm = "comm 0x563cb{0} rank {0} nranks 4 cudaDev {0} nvmlDev {0} busId b00{0} commId 0xfa356df9cba89de0"
+    said = "n1:10{0}:1 [{0}] NCCL INFO "
+    times = "Init timings - ncclCommInitRankConfig: rank {0} nranks 4 total {1} (kernels 1.22, topo 1.10)"
+    lines = [(said + f"ncclCommInitRankConfig {comm} - Init COMPLETE").format(rank) for rank in range(3)]
+    lines += [(said + times).format(rank, f"{3 + rank}.03") for rank in range(3)]
+    answer = told(tmp_path, *lines)
+    assert answer["kind"] == "cannot-tell"
+    assert answer["sentence"].endswith("initialised: 3 of 4 ranks in 5.03 s.")
+    assert "initialised" not in told(tmp_path, *lines[:3])["sentence"]

@@ -12,6 +12,7 @@ from ringwright.bounds.laws import LAWS, of_ledger
 from ringwright.ground.units import format_count
 
 SOCKETS = "network is Socket"
+INITIALISED = "initialised:"
 APART = "processes ran the benchmark apart"
 _TURNED_OFF = ("env NCCL_IB_DISABLE", "env NCCL_NET")  # what makes NCCL take sockets
 _UNKNOWN_LAYOUT = "unknown layout"
@@ -31,6 +32,7 @@ def findings(seen: Judged, claims: list[Row]) -> list[JobFinding]:
         _apart,
         _laws,
         _transport,
+        _initialised,
         _in_network,
         _small,
         _graphs,
@@ -188,6 +190,18 @@ def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:
     why = [f"{claim['field'][4:]} is {claim['value']}" for claim in claims if claim["field"] in _TURNED_OFF]
     why += [claim["value"] for claim in claims if claim["field"] == "network not used"]
     return [_finding("warning", SOCKETS, detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET", why)]
+
+
+def _initialised(summary: Judged, claims: list[Row]) -> list[JobFinding]:
+    """Say how long communicators took to begin, where NCCL times that."""
+    told = next((claim["value"] for claim in claims if claim["field"] == "initialisation"), "")
+    if not told:
+        return []
+    seen, expected = summary["ranks_seen"], summary["ranks_expected"]
+    who = f"{seen} of {expected} ranks" if expected and expected != seen else f"{seen} ranks"
+    head, _, parts = told.partition(" (")
+    detail = f"the longest: {parts.rstrip(')')} s" if parts else "the longest that NCCL timed"
+    return [_finding("info", f"{INITIALISED} {who} in {head}", detail, f"ringwright summary {_input(summary)} --json")]
 
 
 def _in_network(summary: Judged, claims: list[Row]) -> list[JobFinding]:

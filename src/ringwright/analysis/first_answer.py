@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
-from ringwright.analysis.findings import APART, SOCKETS
+from ringwright.analysis.findings import APART, INITIALISED, SOCKETS
 from ringwright.analysis.first_calls import COLD
 from ringwright.analysis.normal import LARGE_BYTES
 from ringwright.analysis.slow.places import KINDS as PLACES
@@ -248,6 +248,9 @@ def _untold(seen: Judged, findings: list[JobFinding], times: list[OperationTime]
         if seen["iterations"]:
             return _of_steps(seen, findings)
         sentence = "Cannot tell whether it was slow: no call of a collective was read"
+        begun = next((each["title"] for each in findings if each["title"].startswith(INITIALISED)), "")
+        if begun:
+            sentence += f"; {begun}"
         if any(told_by(row["law"])[0] == "alone" for row in seen["bandwidth"]):
             apart = next(
                 (each["title"] for each in findings if each["title"].endswith(APART)), "the benchmark ran on one rank"

@@ -16,6 +16,8 @@ from ringwright.formats.sources.nccl_log.state import LogState
 from ringwright.formats.sources.nccl_log.wiring import Wiring, wire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
@@ -262,12 +264,7 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Ro
         claim(f"launch {name}", value, "read", where)
     for name, values in state.environment.items():
         claim(f"env {name}", ", ".join(value for value, _ in values.most_common(3)), "read")
-    for name, ground in _networks(state):
-        claim("network", name, ground, "" if ground == "read" else "from the connections")
-    for why, _ in state.network_lost.most_common(3):
-        claim("network not used", why, "read")
-    for name, _ in state.platform.most_common(3):
-        claim("platform", name, "read")
+    _claim_systems(state, claim)
     if fold.records:
         claim(
             "operation counts", "lower bound", "inferred", "a replayed CUDA graph prints no line; captures count once"
@@ -275,6 +272,21 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Ro
     if state.ras:
         claim("ras", _json(state.ras), "read", str(state.ras.get("place", "")))
     return rows
+
+
+def _claim_systems(state: LogState, claim: Callable[..., None]) -> None:
+    """Claim what the log says of networks, machines and how long it took to begin."""
+    for name, ground in _networks(state):
+        claim("network", name, ground, "" if ground == "read" else "from the connections")
+    if state.init_times:
+        total, parts = max(state.init_times)
+        claim(
+            "initialisation", f"{total:.2f} s" + (f" ({parts})" if parts else ""), "read", "the longest that NCCL timed"
+        )
+    for why, _ in state.network_lost.most_common(3):
+        claim("network not used", why, "read")
+    for name, _ in state.platform.most_common(3):
+        claim("platform", name, "read")
 
 
 def _networks(state: LogState) -> list[tuple[str, str]]:

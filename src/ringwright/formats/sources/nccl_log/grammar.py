@@ -74,6 +74,11 @@ RULES = (
         r"[Cc]ould not (?:find|load)|No plugin found).*|NET/IB *:? *No device found.*|Failed to open libibverbs\S*.*|"
         r"NET/OFI .{0,120}(?:[Ff]ailed|No eligible|not found|not supported).*)$",
     ),
+    _rule(
+        "init-timing",
+        r"Init timings - \w{1,40}: rank \d{1,7} nranks \d{1,7} total (?P<total>\d{1,9}(?:\.\d{1,6})?)"
+        r"(?: \((?P<parts>[^)]{1,300})\))?.*$",
+    ),
     _rule("nics", r"NET/(?P<net>IB|Socket) *: Using (?P<list>\[0\].*)$"),
     _rule("ofi", r"NET/OFI Selected Provider is (?P<provider>[\w;.-]{1,60})(?: \(found (?P<nics>\d+) nics\))?.*$"),
     _rule("platform", r"NET/OFI Running on (?P<name>[\w.-]{1,60}) platform\b.*$"),

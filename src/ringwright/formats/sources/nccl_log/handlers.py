@@ -182,6 +182,10 @@ def _network_lost(match: re.Match[str], segment: LineSegment, state: LogState, w
     state.network_lost[match["why"][:160]] += 1
 
 
+def _init_timing(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
+    state.init_times.append((float(match["total"]), match["parts"] or ""))
+
+
 def _platform(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.platform[match["name"]] += 1
 
@@ -228,6 +232,7 @@ _HANDLERS: dict[str, Callable[[re.Match[str], LineSegment, LogState, Place], Non
     "nics": _nics,
     "network": _network,
     "network-lost": _network_lost,
+    "init-timing": _init_timing,
     "platform": _platform,
     "environment": _environment,
     "chain": _chain,

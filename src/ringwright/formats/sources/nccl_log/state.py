@@ -96,6 +96,7 @@ class LogState:
         self.nics: dict[tuple[str, int], str] = {}
         self.network: Counter[str] = Counter()
         self.network_lost: Counter[str] = Counter()  # what NCCL says of a plug-in or of cards that it could not use
+        self.init_times: list[tuple[float, str]] = []  # s of each initialisation that NCCL timed, and its parts
         self.platform: Counter[str] = Counter()  # of instances, as the vendor's plug-in names it
         self.environment: dict[str, Counter[str]] = defaultdict(Counter)
         self.launch: dict[str, tuple[int, str]] = {}  # world, tp, pp, dp, ep, cp -> value and place
