@@ -334,7 +334,14 @@ def _answer(
     told: list[Figure] = [{"name": name, "value": value} for name, value in figures[:3]]
     rests_on = evidence if evidence is not None else [f"{name}: {value}" for name, value in figures[:3]]
     sentence = sentence.rstrip(".") + "."
-    return {"kind": kind, "sentence": sentence, "figures": told, "command": command, "evidence": rests_on[:5]}
+    return {
+        "kind": kind,
+        "sentence": sentence,
+        "figures": told,
+        "command": command,
+        "ranks": [],
+        "evidence": rests_on[:5],
+    }
 
 
 def _us(time_us: float) -> str:
