@@ -74,7 +74,9 @@ class BenchmarkTimes:
     @property
     def label(self) -> str:
         """Name for a sentence."""
-        return f"{self.op} of {self.name}" if self.kind == "benchmark" else f"{self.op} in group {self.name}"
+        if self.kind == "benchmark":
+            return f"{self.op} of {self.name}"
+        return f"{self.op} in {'a' if self.name.startswith('group ') else 'group'} {self.name}"  # "group not named"
 
     def steady_s(self, size: int) -> float:
         """Return the time of a size, without what a first call costs where the in-place run shows it."""
