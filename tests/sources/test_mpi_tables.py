@@ -198,6 +198,20 @@ def test_a_row_of_too_many_words_is_refused_with_its_line(tmp_path: Path) -> Non
     assert [row["example_line"] for row in ledger] == [8]
 
 
+@pytest.mark.parametrize("text", [OSU.replace("Fail", "Pass"), IMB])
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_blanks_may_be_tabs_and_lines_be_counted_behind(text: str, is_counted: bool, tmp_path: Path) -> None:
+    lines = ["\t".join(line.split()) for line in text.splitlines()]
+    pasted = "\n".join(f"{line}\t\t{number}" if is_counted and line else line for number, line in enumerate(lines, 1))
+    assert told(rows(tmp_path, pasted)) == told(rows(tmp_path, text))
+
+
+def test_a_number_behind_that_does_not_count_lines_is_no_line_number(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(IMB + "".join(f" {size} 80 1.0 2.0 1.5 3.0 {7 * size}\n" for size in (1, 2, 4)))
+    refused = [row for row in read(tmp_path / "x").table("ledger").to_dicts() if row["outcome"] == "refused"]
+    assert sum(row["lines"] for row in refused) == 3
+
+
 def test_tables_of_two_tools_in_one_output_are_both_read_and_no_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(OSU.replace("Fail", "Pass") + IMB + PERFTEST)
     trace = read(tmp_path / "x")
@@ -259,6 +273,7 @@ def test_the_rules_of_the_library_that_started_the_ranks_are_one_command_away() 
         ("mpich7601_clean.txt", "osu", 1, "all-to-all"),
         ("ompi7735_iallgather.txt", "osu", 2, "all-gather"),
         ("imb37.txt", "imb", 10, "send-recv"),
+        ("ompi3938_imb.txt", "imb", 4, "all-to-all"),
     ],
 )
 def test_published_tables_are_read_whole(name: str, source: str, count: int, op: str) -> None:
