@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ringwright.accuracy.measured_calls import measured_folder
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
 from ringwright.formats.sources.tables.launch_line import launched
+from ringwright.formats.sources.tables.nccl_tests import read_tables
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
@@ -242,6 +245,15 @@ def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
 def test_what_the_line_says_that_started_the_ranks(line: str, said: dict[str, str]) -> None:
     told = launched(line) or {}
     assert {key: value for key, value in told.items() if key in ("ranks", "nodes", "library")} == said
+
+
+@pytest.mark.parametrize("ask", [read_tables, lambda path: measured_folder([path])], ids=["calibrate", "accuracy"])
+def test_what_is_asked_of_nccl_names_the_kind_of_a_table_of_others(
+    ask: Callable[[Path], object], tmp_path: Path
+) -> None:
+    (tmp_path / "x.txt").write_text(IMB)
+    with pytest.raises(InputError, match="table of the Intel MPI Benchmarks; only times of NCCL's own calls"):
+        ask(tmp_path / "x.txt")
 
 
 # --------------------------------------------------------------------------------------------------- published questions

@@ -10,10 +10,11 @@ from ringwright.accuracy.mpi_accuracy import is_table
 from ringwright.costs.learnt.call import of_calls
 from ringwright.costs.learnt.table_machine import described
 from ringwright.costs.learnt.trusted import MeasuredCall
-from ringwright.formats.sources.tables.nccl_tests import every_table
+from ringwright.formats.sources.tables.nccl_tests import every_table, no_table
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import InputError, RingwrightError
 
+_REMEDY = "ringwright accuracy --help names their columns"
 CASES, TIMES = "_cases.csv", "_times.csv"
 
 
@@ -52,7 +53,7 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
         raise InputError(
             "no pair of *_cases.csv and *_times.csv is here",
             where=", ".join(map(str, paths)),
-            remedy="ringwright accuracy --help names their columns",
+            remedy=_REMEDY,
         )
     for path in tables:
         try:
@@ -60,6 +61,8 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
         except InputError as error:
             left.append(RefusedRow(path.name, error.what))
             continue
+        if not read:
+            left.append(RefusedRow(path.name, no_table([str(path)]).what))
         for table in read:
             made = measured_call(table)
             if isinstance(made, str):
@@ -67,6 +70,8 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
             else:
                 calls.append(made)
             left += [RefusedRow(table.name, each.detail, each.line, each.law) for each in table.refused]
+    if left and not calls and not mpi and all(Path(path).is_file() for path in paths):
+        raise InputError(left[0].told, where=", ".join(map(str, paths)), remedy=_REMEDY)
     return MeasuredFolder(tuple(calls), tuple(left))
 
 
