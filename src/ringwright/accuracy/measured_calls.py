@@ -14,7 +14,6 @@ from ringwright.formats.sources.tables.nccl_tests import every_table, no_table
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import InputError, RingwrightError
 
-_REMEDY = "ringwright accuracy --help names their columns"
 CASES, TIMES = "_cases.csv", "_times.csv"
 
 
@@ -53,7 +52,7 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
         raise InputError(
             "no pair of *_cases.csv and *_times.csv is here",
             where=", ".join(map(str, paths)),
-            remedy=_REMEDY,
+            remedy="ringwright accuracy --help names their columns",
         )
     for path in tables:
         try:
@@ -70,8 +69,6 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
             else:
                 calls.append(made)
             left += [RefusedRow(table.name, each.detail, each.line, each.law) for each in table.refused]
-    if left and not calls and not mpi and all(Path(path).is_file() for path in paths):
-        raise InputError(left[0].told, where=", ".join(map(str, paths)), remedy=_REMEDY)
     return MeasuredFolder(tuple(calls), tuple(left))
 
 
