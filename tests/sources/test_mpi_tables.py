@@ -223,8 +223,23 @@ def test_tables_of_two_tools_in_one_output_are_both_read_and_no_row_is_refused(t
     assert "refused" not in set(trace.table("ledger")["outcome"])
 
 
-def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text(OSU.split("\n1 ", maxsplit=1)[0])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(OSU.split("\n1 ", maxsplit=1)[0], ("ranks", "4")), (PERFTEST.split(" #bytes", maxsplit=1)[0], ("nic", "mlx5_0"))],
+)
+def test_a_title_without_rows_tells_what_it_is_and_that_nothing_was_measured(
+    text: str, said: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text(text)
+    trace = read(tmp_path / "x")
+    assert trace.df.height == 0
+    assert said in {(row["field"], row["value"]) for row in trace.table("claims").to_dicts()}
+    assert summarise(trace)["answer"]["kind"] == "cannot-tell"
+    assert trace.meta["losses"] == [f"{tmp_path}/x: no row of a benchmark: its table is cut, or the run had not begun"]
+
+
+def test_column_names_alone_are_no_recording(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("# Size       Avg Latency(us)\n")
     with pytest.raises(InputError, match="no row"):
         read(tmp_path / "x")
 

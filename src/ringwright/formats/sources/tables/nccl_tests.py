@@ -133,22 +133,26 @@ def _lines(source: Source) -> Iterator[str]:
 
 
 def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
-    """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it."""
-    state = _Open()
+    """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it.
+
+    Where there is none, ranks that are listed are yielded as a table without a row.
+    """
+    state, is_first = _Open(), True
     for number, raw in enumerate(lines, 1):
         for line in apart(plain(raw.rstrip("\r\n"))):
             columns = header(line)
             begins = columns or _PROGRAM.search(line) or _DEVICE.search(line)
             if state.holds and (state.is_ended or begins) and not _LAST.search(line):
                 yield from _closed(state, name)
-                state = _Open()
+                state, is_first = _Open(), False
             _note(state, line)
             if columns:
                 state.columns, state.line = columns, number
             elif state.columns or is_bare_row(line):
                 state.columns = state.columns or USUAL
                 _row(line, number, state)
-    yield from _closed(state, name)
+    if state.holds or (is_first and state.hosts):
+        yield from _closed(state, name)
 
 
 def _note(state: _Open, line: str) -> None:
@@ -248,9 +252,8 @@ def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
     Where several processes wrote at once, each as rank 0, each has its own table: the first row of a size is one's, the
     second the other's. Whose is whose cannot be told, nor on which hosts their ranks are.
     """
-    if not state.holds:
-        return
-    ranks = len(state.hosts) and max(state.hosts) + 1
+    # of a list with neither header nor row behind it the end may be missing
+    ranks = max(state.hosts, default=-1) + 1 if state.holds or state.columns else 0
     guess = state.heading or op_in(name)
     processes = len(state.firsts)
     hosts = dict(state.hosts) if processes < 2 else {}

@@ -73,6 +73,11 @@ class TitledRows:
     rows: list[NumberRow] = field(default_factory=list)
     refused: list[TableRefusal] = field(default_factory=list)
 
+    @property
+    def holds(self) -> bool:
+        """Whether a row was read, be it a refused one."""
+        return bool(self.rows or self.refused)
+
 
 @dataclass(frozen=True)
 class TableTool:
@@ -123,9 +128,9 @@ def _behind(line: str) -> int | None:
 
 
 def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
-    """Yield the tables in the text of one output, in its order."""
+    """Yield the tables in the text of one output, in its order; where there is none, the last title as one without a row."""
     told: dict[str, str] = {}  # by the line that started the ranks
-    state = TitledRows(heading=name)
+    state, is_first = TitledRows(heading=name), True
     for number, raw in enumerate(lines, 1):
         line = " ".join(plain(raw).split())  # blanks are tabs, or more of them, in what was pasted
         if (run := launched(line)) is not None:
@@ -134,7 +139,8 @@ def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator
         columns = tool.columns(line)
         is_over = bool(state.rows) and not columns and line.startswith(("#", "--"))  # another tool's lines may follow
         if title or is_over or (columns and state.rows):
-            yield from _closed(tool, state, name)
+            is_first &= not state.holds
+            yield from _closed(tool, state, name) if state.holds else ()
             state = replace(state, facts=dict(state.facts), columns=(), rows=[], refused=[])
         if title:
             state = TitledRows(title["title"].strip(), title["title"], told)
@@ -146,7 +152,8 @@ def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator
         for key, pattern in tool.facts:
             if match := pattern.search(line):
                 state.facts[key] = match[1].strip()
-    yield from _closed(tool, state, name)
+    if state.holds or (is_first and state.title):
+        yield from _closed(tool, state, name)
 
 
 def _row(state: TitledRows, line: str, number: int, more: int) -> None:
@@ -176,8 +183,6 @@ def _numbered(state: TitledRows) -> None:
 
 def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTestsTable]:
     _numbered(state)
-    if not state.rows and not state.refused:
-        return
     table = tool.table(state)
     told = {key: value for key, value in state.facts.items() if key not in ("ranks", "nodes", "ranks printed")}
     facts = ({"test": state.title} if state.title else {}) | told | table.facts
