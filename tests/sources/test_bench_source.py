@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
+from ringwright.analysis.summary import summarise
+from ringwright.formats.sources import read as read_any
 from ringwright.formats.sources.bench import read_bench
 from ringwright.formats.sources.detect import kind_of
 from ringwright.formats.sources.gate.inputs import find
@@ -163,9 +165,35 @@ def test_ranks_are_implied_only_where_rounding_allows(tmp_path: Path) -> None:
 def test_an_aborted_run_does_not_lose_the_others(tmp_path: Path) -> None:
     trace = read_bench(sources(tmp_path, {"a.txt": NEW.encode(), "b.txt": NEW.split("  1073741824")[0][:600].encode()}))
     assert trace.df.height > 0
-    assert trace.meta["losses"] == [f"{tmp_path}/b.txt: no row of a benchmark"]
+    assert trace.meta["losses"] == [
+        f"{tmp_path}/b.txt: no row of a benchmark: its table is cut, or the run had not begun"
+    ]
     with pytest.raises(InputError, match="no row"):
         read(tmp_path, "#       size         count      type\n")
+
+
+LISTED = "".join(
+    f"#  Rank  {rank} Group  0 Pid 9 on host{rank // 2} device {rank % 2} [0x8d] NVIDIA H100\n" for rank in range(4)
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "world"),
+    [("", None), ("#       size         count      type   redop    root     time   algbw   busbw #wrong\n", 4)],
+)
+def test_ranks_that_are_listed_are_read_where_no_row_follows(more: str, world: int | None, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n" + LISTED + more)
+    trace = read_any(tmp_path / "x.txt")
+    assert (trace.meta["source"], trace.meta["world"], trace.df.height) == ("bench", world, 0)
+    assert trace.table("topology")["host"].to_list() == ["host0", "host0", "host1", "host1"]
+    assert ("gpu", "NVIDIA H100") in {(row["field"], row["value"]) for row in trace.table("claims").to_dicts()}
+    seen = summarise(trace)
+    assert (seen["answer"]["kind"], seen["ranks_seen"]) == ("cannot-tell", 4)
+    (tmp_path / "y.txt").write_text(
+        "# nThread 1 nGpus 1\n" + LISTED + "host0: Test NCCL failure common.cu:1012 'unhandled system error'\n"
+    )
+    with pytest.raises(InputError, match="the run was aborted"):
+        read_any(tmp_path / "y.txt")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,18 @@ def test_every_file_keeps_the_summary(name: str) -> None:
     json.dumps(seen)
 
 
+def test_waiting_in_a_column_of_the_table_itself_is_claimed_as_printed(tmp_path: Path) -> None:
+    head = "Comm. Op            Message Size        Count               Total Latency(ms)   Total straggler(ms) Avg Latency(ms)"
+    row = "                    4.0 KB              2                   0.48                0.06                0.24  0.17  0.17"
+    made = written(
+        tmp_path, f"{head}     tput_avg (Gbps)     busbw_avg (Gbps)", "broadcast", row, row.replace("0.06", "", 1)
+    )
+    (event,) = made.df.to_dicts()
+    assert (event["op"], event["multiplicity"], event["duration_s"]) == ("broadcast", 2, pytest.approx(0.24e-3))
+    claims = {each["field"]: (each["value"], each["note"]) for each in made.table("claims").to_dicts()}
+    assert claims["waiting of rank 0"] == ("0.06 of 0.48 ms", "broadcast, 4096 bytes, 2 calls")
+
+
 @pytest.mark.parametrize("name", ["calls-0.9.5.log", "added-0.19.8.log"])
 def test_lines_and_tables_of_the_same_calls_count_once(name: str) -> None:
     """Three steps of two all-reduces, two all-gathers and a broadcast, a barrier in the first; then what log_summary itself does."""

@@ -96,6 +96,7 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (b"---  ---\n   Name    Self CPU %   Self CPU   # of Calls\n", "x", "key-averages"),
     (b"x\nNot all ranks joining collective, sequence number: 43\n", "x", "fr-trace"),
     (b"AssertionError: Missing dump files from ranks {6}\n", "x", "fr-trace"),
+    (b'[\n{"name": "Group", "cat": "GROUP", "ph": "b", "id": 0, "pid": 7, "ts": 1.5},\n', "x", "nccl-profiler-example"),
     (gzip.compress(LOG), "x", "nccl-log"),
     (gzip.compress(b"SQLite format 3\x00"), "x", None),
     (b"\x1f\x8bbroken", "x", None),

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ringwright.accuracy.measured_calls import measured_folder
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
 from ringwright.formats.sources.tables.launch_line import launched
+from ringwright.formats.sources.tables.nccl_tests import read_tables
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
@@ -198,6 +200,20 @@ def test_a_row_of_too_many_words_is_refused_with_its_line(tmp_path: Path) -> Non
     assert [row["example_line"] for row in ledger] == [8]
 
 
+@pytest.mark.parametrize("text", [OSU.replace("Fail", "Pass"), IMB])
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_blanks_may_be_tabs_and_lines_be_counted_behind(text: str, is_counted: bool, tmp_path: Path) -> None:
+    lines = ["\t".join(line.split()) for line in text.splitlines()]
+    pasted = "\n".join(f"{line}\t\t{number}" if is_counted and line else line for number, line in enumerate(lines, 1))
+    assert told(rows(tmp_path, pasted)) == told(rows(tmp_path, text))
+
+
+def test_a_number_behind_that_does_not_count_lines_is_no_line_number(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(IMB + "".join(f" {size} 80 1.0 2.0 1.5 3.0 {7 * size}\n" for size in (1, 2, 4)))
+    refused = [row for row in read(tmp_path / "x").table("ledger").to_dicts() if row["outcome"] == "refused"]
+    assert sum(row["lines"] for row in refused) == 3
+
+
 def test_tables_of_two_tools_in_one_output_are_both_read_and_no_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(OSU.replace("Fail", "Pass") + IMB + PERFTEST)
     trace = read(tmp_path / "x")
@@ -207,8 +223,23 @@ def test_tables_of_two_tools_in_one_output_are_both_read_and_no_row_is_refused(t
     assert "refused" not in set(trace.table("ledger")["outcome"])
 
 
-def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text(OSU.split("\n1 ", maxsplit=1)[0])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(OSU.split("\n1 ", maxsplit=1)[0], ("ranks", "4")), (PERFTEST.split(" #bytes", maxsplit=1)[0], ("nic", "mlx5_0"))],
+)
+def test_a_title_without_rows_tells_what_it_is_and_that_nothing_was_measured(
+    text: str, said: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text(text)
+    trace = read(tmp_path / "x")
+    assert trace.df.height == 0
+    assert said in {(row["field"], row["value"]) for row in trace.table("claims").to_dicts()}
+    assert summarise(trace)["answer"]["kind"] == "cannot-tell"
+    assert trace.meta["losses"] == [f"{tmp_path}/x: no row of a benchmark: its table is cut, or the run had not begun"]
+
+
+def test_column_names_alone_are_no_recording(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("# Size       Avg Latency(us)\n")
     with pytest.raises(InputError, match="no row"):
         read(tmp_path / "x")
 
@@ -228,6 +259,14 @@ def test_a_table_without_rows_is_no_recording(tmp_path: Path) -> None:
 def test_what_the_line_says_that_started_the_ranks(line: str, said: dict[str, str]) -> None:
     told = launched(line) or {}
     assert {key: value for key, value in told.items() if key in ("ranks", "nodes", "library")} == said
+
+
+def test_what_is_asked_of_nccl_names_the_kind_of_a_table_of_others(tmp_path: Path) -> None:
+    said = "table of the Intel MPI Benchmarks; only times of NCCL's own calls"
+    (tmp_path / "x.txt").write_text(IMB)
+    with pytest.raises(InputError, match=said):
+        read_tables(tmp_path / "x.txt")
+    assert [said in each.reason for each in measured_folder([tmp_path / "x.txt"]).refused] == [True]
 
 
 # --------------------------------------------------------------------------------------------------- published questions
@@ -259,6 +298,7 @@ def test_the_rules_of_the_library_that_started_the_ranks_are_one_command_away() 
         ("mpich7601_clean.txt", "osu", 1, "all-to-all"),
         ("ompi7735_iallgather.txt", "osu", 2, "all-gather"),
         ("imb37.txt", "imb", 10, "send-recv"),
+        ("ompi3938_imb.txt", "imb", 4, "all-to-all"),
     ],
 )
 def test_published_tables_are_read_whole(name: str, source: str, count: int, op: str) -> None:

@@ -25,7 +25,7 @@ from ringwright.formats.sources.tables.perf_table import read_perf_table
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
-from sources import test_fr_trace
+from sources import test_fr_trace, test_profiler_example
 from sources.test_chakra_et import coll
 from sources.test_kernel_tables import PRINTED
 from sources.test_mpi_tables import SAMPLES
@@ -98,7 +98,7 @@ KINDS: dict[str, tuple[Callable[..., Trace], dict[str, bytes]]] = {
     "perf-table": (read_perf_table, {"a.csv": CSV, "pico.tar": PICO}),
     **{
         kind: (kinds()[kind].read, {"job.out": text.encode()})
-        for kind, text in {**SAMPLES, **PRINTED, **test_fr_trace.PRINTED}.items()
+        for kind, text in {**SAMPLES, **PRINTED, **test_fr_trace.PRINTED, **test_profiler_example.PRINTED}.items()
     },
 }
 

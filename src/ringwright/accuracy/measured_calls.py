@@ -10,7 +10,7 @@ from ringwright.accuracy.mpi_accuracy import is_table
 from ringwright.costs.learnt.call import of_calls
 from ringwright.costs.learnt.table_machine import described
 from ringwright.costs.learnt.trusted import MeasuredCall
-from ringwright.formats.sources.tables.nccl_tests import every_table
+from ringwright.formats.sources.tables.nccl_tests import every_table, no_table
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import InputError, RingwrightError
 
@@ -60,6 +60,8 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
         except InputError as error:
             left.append(RefusedRow(path.name, error.what))
             continue
+        if not read:
+            left.append(RefusedRow(path.name, no_table([str(path)]).what))
         for table in read:
             made = measured_call(table)
             if isinstance(made, str):

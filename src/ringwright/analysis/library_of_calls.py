@@ -15,6 +15,7 @@ _OF_SOURCE = {
     "perf-table": NCCL,
     "inspector": NCCL,
     "nccl-profiler": NCCL,
+    "nccl-profiler-example": NCCL,
     "prometheus": NCCL,
     "rccl-recorder": RCCL,
     "xplane": XLA,

@@ -15,6 +15,7 @@ from ringwright.formats.sources.bench.structured import NoBenchError, csv_tables
 from ringwright.formats.sources.bench.torch_text import torch_tables
 from ringwright.formats.sources.c10d import operation
 from ringwright.formats.sources.datatypes import BYTES, datatype
+from ringwright.formats.sources.detect import further_kinds
 from ringwright.formats.sources.kinds import document
 from ringwright.formats.sources.members import Member, whole
 from ringwright.formats.sources.reader_rows import Gathered
@@ -76,18 +77,19 @@ def _gathered(
     gathered = Gathered(kind)
     tables: list[tuple[NcclTestsTable, str]] = []
     ended: list[str] = []
+    bare: list[tuple[NcclTestsTable, str]] = []  # ranks that are listed, and no row
     for member in gathered.members(sources, progress):
         data = whole(member, MOST_BYTES)
-        mine = read(member, data)
+        listed = read(member, data)
+        mine = [table for table in listed if table.rows or table.refused]
         tables += [(table, member.name) for table in mine]
         gathered.inputs.append(member.name)
         if not mine:
-            said = own_error(data.decode("utf-8", "replace"))
-            why = f"the run was aborted: {said}" if said else "header only, aborted, or another format"
-            ended.append(why if said else "")
-            gathered.note(member.name, "refused", f"no row of a benchmark: {why}")
-            gathered.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
-    if not any(table.rows or table.refused for table, _ in tables):
+            ended.append(_without_rows(gathered, member.name, own_error(data.decode("utf-8", "replace")), listed))
+            bare += [(table, member.name) for table in listed]
+    if not tables and not any(ended) and not any(further_kinds(each, kind) for each in sources):
+        tables = bare
+    if not tables:
         told = next(filter(None, ended), "")
         raise InputError(
             f"no row of a benchmark was found{f'; {told}' if told else ''}",
@@ -97,6 +99,15 @@ def _gathered(
     for table, file in _apart(tables):
         _emit(gathered, table, file)
     return gathered, [table for table, _ in tables]
+
+
+def _without_rows(gathered: Gathered, name: str, said: str, listed: list[NcclTestsTable]) -> str:
+    """Note a file without a row; return the error that it ends with, "" for none."""
+    told = f"the run was aborted: {said}" if said else "its table is cut, or the run had not begun" if listed else ""
+    outcome = "other" if listed and not said else "refused"
+    gathered.note(name, outcome, f"no row of a benchmark: {told or 'header only, aborted, or another format'}")
+    gathered.lose(f"{name}: no row of a benchmark{f': {told}' if told else ''}")
+    return told if said else ""
 
 
 def _apart(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:

@@ -20,10 +20,14 @@ CALL_BEGINS = "comm op: "
 _STAMP = re.compile(r"\[(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{3})\]")
 _RANK = re.compile(r"\[Rank (\d{1,7})\]")
 _RELEASE = re.compile(r"DeepSpeed info: version=(\d{1,3}\.\d{1,3}\.\d{1,3})")
-_HEADER = re.compile(r"Comm\. Op {2,}Message Size {2,}Count {2,}(?P<kind>Total Latency|Total comm lat)\(ms\)")
+# (the waiting stood between total and average, before stragglers had a table of their own)
+_HEADER = re.compile(
+    r"Comm\. Op {2,}Message Size {2,}Count {2,}"
+    r"(?:Total Latency\(ms\)(?P<waited> +Total straggler\(ms\))?|(?P<apart>Total comm lat)\(ms\))"
+)
 _ROW = re.compile(
     rf"^ {{8,}}(?P<size>{_SIZE}) +(?P<count>\d{{1,15}}) +"
-    rf"(?P<a>{_NUMBER}) +(?P<b>{_NUMBER}) +(?P<c>{_NUMBER}) +(?P<d>{_NUMBER})\s*$"
+    rf"(?P<a>{_NUMBER})(?P<waited> +{_NUMBER})? +(?P<b>{_NUMBER}) +(?P<c>{_NUMBER}) +(?P<d>{_NUMBER})\s*$"
 )
 _ENTRY = re.compile(rf"^{_NAME}\s*$")
 _CALLER = re.compile(r" \| \[Caller Func: (.*)\]$")
@@ -65,13 +69,14 @@ class PrintedCall:
 
 @dataclass(frozen=True, slots=True)
 class PrintedRow:
-    """One row of a table: the four numbers behind the count, as printed."""
+    """One row of a table: the four numbers behind the count, as printed, and the ms waited where they stand among these."""
 
     line: int
     name: str
     size_bytes: int
     count: int
     numbers: tuple[float, float, float, float]
+    waited_ms: float | None = None
 
 
 def call(text: str, line: int) -> PrintedCall | None:
@@ -107,19 +112,20 @@ def release(text: str) -> str:
     return match[1] if match else ""
 
 
-def header(text: str) -> tuple[int, bool] | None:
-    """Return the column at which a table begins and whether it is the one of stragglers; None for no header."""
+def header(text: str) -> tuple[int, bool, bool] | None:
+    """Return the column at which a table begins, whether it is the one of stragglers, and whether rows hold a wait; or None."""
     match = _HEADER.search(text)
-    return (match.start(), match["kind"] == "Total comm lat") if match else None
+    return (match.start(), bool(match["apart"]), bool(match["waited"])) if match else None
 
 
-def row(text: str, line: int, name: str) -> PrintedRow | None:
-    """Return a row of a table, None for a line that is none."""
+def row(text: str, line: int, name: str, *, is_waited: bool = False) -> PrintedRow | None:
+    """Return a row of a table, None for a line that is none; ``is_waited``: its header has a column of waiting."""
     match = _ROW.match(text)
-    if match is None:
+    if match is None or is_waited != bool(match["waited"]):
         return None
     numbers = (float(match["a"]), float(match["b"]), float(match["c"]), float(match["d"]))
-    return PrintedRow(line, name, size(match["size"]), int(match["count"]), numbers)
+    waited_ms = float(match["waited"]) if is_waited else None
+    return PrintedRow(line, name, size(match["size"]), int(match["count"]), numbers, waited_ms)
 
 
 def entry(text: str) -> str:

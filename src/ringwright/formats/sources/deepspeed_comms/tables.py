@@ -53,14 +53,14 @@ class TableReader:
     def __init__(self) -> None:
         self.tables: list[SummaryTable] = []
         self._prefix = ""  # what a launcher puts before every line
-        self._is_breakdown = False
+        self._is_breakdown = self._is_waited = False
         self._name = ""
 
     def line(self, text: str, number: int) -> bool:
         """Take a line; say whether it was part of a table."""
         begins = grammar.header(text)
         if begins is not None:
-            column, self._is_breakdown = begins
+            column, self._is_breakdown, self._is_waited = begins
             self._prefix, self._name = text[:column], ""
             if not self._is_breakdown or not self.tables:
                 self.tables.append(SummaryTable(number))
@@ -74,7 +74,7 @@ class TableReader:
         return text[width:] if width and is_alike else text
 
     def _inside(self, text: str, number: int) -> bool:
-        held = grammar.row(text, number, self._name) if self._name else None
+        held = grammar.row(text, number, self._name, is_waited=self._is_waited) if self._name else None
         if held is not None:
             table = self.tables[-1]
             (table.breakdown if self._is_breakdown else table.rows).append(held)

@@ -185,13 +185,15 @@ def _outsider(plugin: Plugin) -> Kind:
 _BRACKETS = re.compile(
     rb"\[(?:\d+,\d+\](?:<std|:)|default\d+\]:|[Rr]ank ?\d+\]|pod/|\d\d:\d\d:\d\d[\].,]|\d+\]:? +[^\s,\]])"
 )
+# How a list begins that is JSON: `[6:31 PM]` and `[<FunctionEvent` are text.
+_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|$|(?:-?\d[\d.eE+-]*|true|false|null|NaN|-?Infinity)\s*(?:[,\]]|$))')
 
 
 @lru_cache(maxsize=2)
 def document(head: bytes) -> bytes:
     """Return the text of what begins like JSON; nothing for all else."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return text if text[:1] in (b"{", b"[") and not _BRACKETS.match(text) else b""
+    return text if text[:1] == b"{" or (_LIST.match(text) and not _BRACKETS.match(text)) else b""
 
 
 @lru_cache(maxsize=2)

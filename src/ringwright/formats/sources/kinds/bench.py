@@ -6,12 +6,14 @@ import re
 from functools import lru_cache
 
 from ringwright.formats.sources.kinds import FIRST_LINE, KEYS, NO, WORDS, document, has, of_others
-from ringwright.formats.sources.tables.nccl_columns import BARE_ROW
 
 WHAT = "benchmark table"
 RANK = 120
 READER = "ringwright.formats.sources.bench:read_bench"
 WITHIN = ("nccl-log", "osu", "imb", "ucc", "perftest")  # whose files may hold a table as well
+BARE_ROW = (  # of nccl-tests, up to the first time
+    r"[ \t]*\d+ +\d+ +(?:float|half|double|bfloat16|u?int(?:8|32|64)|fp8\w*) +(?:sum|prod|max|min|avg|mulsum|none) +-?\d+ +[\d.]+"
+)
 _TABLE = re.compile(
     rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw(?:\(GB/s\))?\s+busbw|out-of-place"
     rb"|^" + BARE_ROW.encode() + rb" +[\d.]+ ",

@@ -12,7 +12,8 @@ RANK = 122
 READER = "ringwright.formats.sources.tables.imb:read_imb"
 WITHIN = ("nccl-log", "bench", "osu", "ucc", "perftest")  # whose files may hold such a table as well
 _TITLE = re.compile(
-    rb"# *Benchmarking [A-Z][\w-]+\s|^ *#(?:bytes +#)?repetitions .{0,80}t(?:_\w+)?\[usec\]", re.MULTILINE
+    rb"#[ \t]*Benchmarking[ \t]+[A-Z][\w-]+\s|^[ \t]*#(?:bytes[ \t]+#)?repetitions[ \t].{0,80}t(?:_\w+)?\[usec\]",
+    re.MULTILINE,
 )
 
 

@@ -12,7 +12,8 @@ RANK = 121
 READER = "ringwright.formats.sources.tables.osu:read_osu"
 WITHIN = ("nccl-log", "bench", "imb", "ucc", "perftest")  # whose files may hold such a table as well
 _TITLE = re.compile(
-    rb"# *OSU [A-Z][^\n]{0,100} [Tt]est\b|^# *Size +(?:Avg )?(?:Latency|Bandwidth|Overall) ?\(", re.MULTILINE
+    rb"#[ \t]*OSU[ \t]+[A-Z][^\n]{0,100} [Tt]est\b|^#[ \t]*Size[ \t]+(?:Avg[ \t]+)?(?:Latency|Bandwidth|Overall)[ \t]?\(",
+    re.MULTILINE,
 )
 
 

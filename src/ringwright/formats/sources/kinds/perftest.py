@@ -11,7 +11,10 @@ WHAT = "table of perftest"
 RANK = 124
 READER = "ringwright.formats.sources.tables.perftest:read_perftest"
 WITHIN = ("nccl-log", "bench", "osu", "imb", "ucc")  # whose files may hold such a table as well
-_TITLE = re.compile(rb"#bytes +#iterations +(?:BW|t_)")
+_TITLE = re.compile(
+    rb"#bytes[ \t]+#iterations[ \t]+(?:BW|t_)|^[ \t]*(?:RDMA_?\w*|Send|Atomic \w+)[ \w]{0,40}? (?:BW|Latency) Test\s*$",
+    re.MULTILINE,
+)
 
 
 def looks_like(head: bytes, _name: str) -> int:

@@ -22,6 +22,7 @@ READ_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more 
 LONGEST_EVENT = 64 << 20
 _KEY = re.compile(rb'"((?:[^"\\]|\\.){0,200})"\s*:\s*')
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]|"', re.DOTALL)
+_EVENT = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
 _BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})')
 _HEADERS = {
     "schemaVersion",
@@ -98,6 +99,9 @@ def batches(source: Source, reading: Reading, progress: Callable[[int], None] | 
         first = feed.token()
         if first == b"[":  # the array form has no header, and its end may be missing
             feed.at += 1
+            yield from _array(feed)
+        elif first == b"{" and _EVENT.match(feed.data, feed.at):
+            reading.losses.append("what stands before the first event is missing")
             yield from _array(feed)
         elif first == b"{":
             feed.at += 1
@@ -215,7 +219,8 @@ def _rest(feed: _Feed) -> Iterator[list[Event]]:
         reading.losses.append(f"an event longer than {LONGEST_EVENT >> 20} MiB was left out")
         yield from _resume(feed)
         return
-    events, end, feed.data = decode(feed.data[feed.at :], reading, is_last=True)
+    # a cut behind a comma leaves whatever is before it whole
+    events, end, feed.data = decode(feed.data[feed.at :].rstrip(b", \t\r\n"), reading, is_last=True)
     feed.at = len(feed.data) if end is None else end
     yield events
     if end is None:

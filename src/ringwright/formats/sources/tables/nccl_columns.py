@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ringwright.formats.sources.kinds.bench import BARE_ROW
+
 WORDS = frozenset({"type", "redop"})
 MOST_COLUMNS = 64
 LEAST_JOINED = 60  # letters of a line that is two
@@ -68,9 +70,6 @@ USUAL = [
     HeaderWord(name, at)
     for at, name in enumerate("size count type redop root time algbw busbw #wrong time algbw busbw #wrong".split())
 ]
-BARE_ROW = (  # of the usual columns, up to the first time
-    r"[ \t]*\d+ +\d+ +(?:float|half|double|bfloat16|u?int(?:8|32|64)|fp8\w*) +(?:sum|prod|max|min|avg|mulsum|none) +-?\d+ +[\d.]+"
-)
 _BARE = re.compile(BARE_ROW + r"(?: +\S+){7}\s*$")
 
 

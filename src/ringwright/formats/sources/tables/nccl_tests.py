@@ -12,14 +12,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringwright.bounds.laws.tables import Side
-from ringwright.formats.sources.detect import PEEK_BYTES
+from ringwright.formats.sources.detect import PEEK_BYTES, detect
 from ringwright.formats.sources.gate.inputs import chunks, find
 from ringwright.formats.sources.gate.wrappers import unwrapped
+from ringwright.formats.sources.kinds import kinds
 from ringwright.formats.sources.launchers import plain
 from ringwright.formats.sources.source import Source
 from ringwright.formats.sources.tables.nccl_columns import (
@@ -88,12 +89,24 @@ def read_tables(paths: str | Path | list[str]) -> list[NcclTestsTable]:
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     tables = [table for name in names for table in every_table(name) if table.rows]
     if not tables:
-        raise InputError(
-            "no nccl-tests table was found",
-            where=", ".join(names[:3]),
-            remedy="give the output of all_reduce_perf and its kin, a header and at least one row of numbers",
-        )
+        raise no_table(names)
     return tables
+
+
+def no_table(names: Sequence[str]) -> InputError:
+    """Return the error of files that hold no table of nccl-tests; one of another kind is called what it is."""
+    given = [source for name in names[:3] if Path(name).is_file() for source in find([name])]
+    of_others = [(each.name, kind) for each in given for kind in detect(each)[:1] if kind != "bench"]
+    if not of_others:
+        remedy = "give the output of all_reduce_perf and its kin, a header and at least one row of numbers"
+        return InputError("no nccl-tests table was found", where=", ".join(names[:3]), remedy=remedy)
+    name, kind = of_others[0]
+    return InputError(
+        f"no nccl-tests table, but another kind of recording: {kinds()[kind].what}; only times of NCCL's own calls, by size, "
+        "can be held against what NCCL chooses",
+        where=name,
+        remedy=f"ringwright summary {name}",
+    )
 
 
 def every_table(name: str) -> Iterator[NcclTestsTable]:
@@ -120,22 +133,26 @@ def _lines(source: Source) -> Iterator[str]:
 
 
 def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
-    """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it."""
-    state = _Open()
+    """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it.
+
+    Where there is none, ranks that are listed are yielded as a table without a row.
+    """
+    state, is_first = _Open(), True
     for number, raw in enumerate(lines, 1):
         for line in apart(plain(raw.rstrip("\r\n"))):
             columns = header(line)
             begins = columns or _PROGRAM.search(line) or _DEVICE.search(line)
             if state.holds and (state.is_ended or begins) and not _LAST.search(line):
                 yield from _closed(state, name)
-                state = _Open()
+                state, is_first = _Open(), False
             _note(state, line)
             if columns:
                 state.columns, state.line = columns, number
             elif state.columns or is_bare_row(line):
                 state.columns = state.columns or USUAL
                 _row(line, number, state)
-    yield from _closed(state, name)
+    if state.holds or (is_first and state.hosts):
+        yield from _closed(state, name)
 
 
 def _note(state: _Open, line: str) -> None:
@@ -235,9 +252,8 @@ def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
     Where several processes wrote at once, each as rank 0, each has its own table: the first row of a size is one's, the
     second the other's. Whose is whose cannot be told, nor on which hosts their ranks are.
     """
-    if not state.holds:
-        return
-    ranks = len(state.hosts) and max(state.hosts) + 1
+    # of a list with neither header nor row behind it the end may be missing
+    ranks = max(state.hosts, default=-1) + 1 if state.holds or state.columns else 0
     guess = state.heading or op_in(name)
     processes = len(state.firsts)
     hosts = dict(state.hosts) if processes < 2 else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from ringwright.bounds.laws.tables import Side
 from ringwright.formats.sources.launchers import plain
@@ -16,6 +17,7 @@ from ringwright.formats.sources.tables.launch_line import launched
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
 
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?")
+_LAST = re.compile(r"\s(\d{1,9})$")
 _WORDS = {"n/a", "pass", "fail", "-", "passed", "failed"}  # that stand among the numbers of a row
 _TOTAL = (
     "all-gather",
@@ -32,6 +34,7 @@ class NumberRow:
 
     words: dict[str, str]
     line: int
+    behind: int | None = None  # a whole number behind the last column
 
     def number(self, *columns: str) -> float | None:
         """Return the number in the first of some columns that has one above 0; None where none has."""
@@ -66,8 +69,14 @@ class TitledRows:
     facts: dict[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     line: int = 0
+    behind: int | None = None  # a whole number behind the column names
     rows: list[NumberRow] = field(default_factory=list)
     refused: list[TableRefusal] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether a row was read, be it a refused one."""
+        return bool(self.rows or self.refused)
 
 
 @dataclass(frozen=True)
@@ -109,36 +118,42 @@ def is_per_rank(op: str) -> bool:
 def column_names(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
     """Return the column names of a line that holds nothing else, "#" apart; none for any other line."""
     names = tuple(match.group().strip() for match in pattern.finditer(line))
-    return names if names and not pattern.sub("", line).strip(" \t#") else ()
+    rest = pattern.sub("", line).strip(" \t#")
+    return names if names and (not rest or (names != ("Size",) and rest == str(_behind(line)))) else ()
+
+
+def _behind(line: str) -> int | None:
+    """Return a whole number that ends a line, as where pages number the lines of what is pasted."""
+    return int(match[1]) if (match := _LAST.search(line)) else None
 
 
 def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
-    """Yield the tables in the text of one output, in its order."""
+    """Yield the tables in the text of one output, in its order; where there is none, the last title as one without a row."""
     told: dict[str, str] = {}  # by the line that started the ranks
-    state = TitledRows(heading=name)
+    state, is_first = TitledRows(heading=name), True
     for number, raw in enumerate(lines, 1):
-        line = plain(raw.rstrip("\r\n"))
+        line = " ".join(plain(raw).split())  # blanks are tabs, or more of them, in what was pasted
         if (run := launched(line)) is not None:
             told = run
         title = tool.title.search(line)
         columns = tool.columns(line)
-        is_over = (
-            bool(state.rows) and not columns and line.lstrip().startswith(("#", "--"))
-        )  # another tool's lines may follow
+        is_over = bool(state.rows) and not columns and line.startswith(("#", "--"))  # another tool's lines may follow
         if title or is_over or (columns and state.rows):
-            yield from _closed(tool, state, name)
+            is_first &= not state.holds
+            yield from _closed(tool, state, name) if state.holds else ()
             state = replace(state, facts=dict(state.facts), columns=(), rows=[], refused=[])
         if title:
             state = TitledRows(title["title"].strip(), title["title"], told)
             told = {}  # a launch starts one program
         if columns:
-            state.columns, state.line = columns, number
+            state.columns, state.line, state.behind = columns, number, _behind(line)
         elif state.columns and not title:
             _row(state, line, number, tool.more)
         for key, pattern in tool.facts:
             if match := pattern.search(line):
                 state.facts[key] = match[1].strip()
-    yield from _closed(tool, state, name)
+    if state.holds or (is_first and state.title):
+        yield from _closed(tool, state, name)
 
 
 def _row(state: TitledRows, line: str, number: int, more: int) -> None:
@@ -148,13 +163,26 @@ def _row(state: TitledRows, line: str, number: int, more: int) -> None:
         return
     if len(state.columns) <= len(words) <= len(state.columns) + more:
         state.rows.append(NumberRow(dict(zip(state.columns, words, strict=False)), number))
+    elif len(words) == len(state.columns) + more + 1 and (behind := _behind(line)) is not None:
+        state.rows.append(NumberRow(dict(zip(state.columns, words, strict=False)), number, behind))
     elif len(words) * 2 > len(state.columns):
-        state.refused.append(TableRefusal("columns", number, line.strip()[:200]))
+        state.refused.append(TableRefusal("columns", number, line[:200]))
+
+
+def _numbered(state: TitledRows) -> None:
+    """Refuse the rows with a number more than columns, unless these numbers count up from line to line."""
+    counts = [row.behind for row in state.rows if row.behind is not None]
+    steps = {after - before for before, after in pairwise(counts)}
+    if state.behind is not None and counts:
+        steps.add(1 if counts[0] > state.behind else 0)
+    if counts and steps != {1}:
+        left = [row for row in state.rows if row.behind is not None]
+        state.refused += [TableRefusal("columns", row.line, " ".join(row.words.values())) for row in left]
+        state.rows = [row for row in state.rows if row.behind is None]
 
 
 def _closed(tool: TableTool, state: TitledRows, name: str) -> Iterator[NcclTestsTable]:
-    if not state.rows and not state.refused:
-        return
+    _numbered(state)
     table = tool.table(state)
     told = {key: value for key, value in state.facts.items() if key not in ("ranks", "nodes", "ranks printed")}
     facts = ({"test": state.title} if state.title else {}) | told | table.facts
