@@ -189,7 +189,7 @@ def step(name: str, gpus: int, parallel: str, policy: str) -> None:
     workloads.check(each)
     ringwright.simulate(each, f"switch:{gpus}", policy=policy)
     quietly(ddp_buckets.as_json, each)
-    quietly(chakra_workload.of_each_kind, each)
+    quietly(chakra_workload.of_each_rank, each)
 
 
 def on_rewritten_steps() -> None:

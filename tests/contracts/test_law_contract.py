@@ -33,7 +33,20 @@ def test_every_law_keeps_its_contract(name: str) -> None:
 
 def test_the_laws_are_those_of_the_folder() -> None:
     assert set(LAWS) == {
-        *("algbw", "busbw", "correct", "columns", "time", "ranks", "alone", "records", "ceiling", "transport", "series")
+        *(
+            "algbw",
+            "busbw",
+            "correct",
+            "columns",
+            "time",
+            "ranks",
+            "alone",
+            "records",
+            "ceiling",
+            "transport",
+            "series",
+        ),
+        "messages",
     }
 
 

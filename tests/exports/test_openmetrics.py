@@ -16,7 +16,9 @@ from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 WITH_CALLS = sorted(
-    set(MADE) - {"network", "run", "perf-table", "deepspeed-comms", "megatron-log", "bench", "prometheus", "pytorch-et"}
+    set(MADE)
+    - {"network", "run", "perf-table", "deepspeed-comms", "megatron-log", "bench", "prometheus", "pytorch-et"}
+    - {"osu", "imb", "ucc", "perftest", "fr-trace"}  # tables, and what an analyser says
 )
 
 

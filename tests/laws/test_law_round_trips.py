@@ -35,6 +35,7 @@ JOBS = {
     "collective": ["all-reduce", "--fabric", "switch:4,rate=10Gb/s", "-b", "1M", "-e", "1M", "--algorithm", "ring"],
 }
 NOT_READ_BACK = {
+    "otlp": "JSON with the keys",  # metrics for a collector
     "csv": "its tables are csv, which says neither types nor what is missing",
     "jsonl": "JSON with the keys",  # one line a row, in no order of columns: for other programs
     "perfetto": "JSON with the keys|no usable event",  # a timeline of what has a beginning; groups, claims and the ledger are not in it
@@ -161,4 +162,15 @@ def test_every_format_stands_in_the_table() -> None:
     from ringwright.formats.exports import exports
 
     known = set(exports("trace"))
-    assert known == {*NOT_READ_BACK, *ONE_WAY, "parquet"}
+    assert known == {*NOT_READ_BACK, *ONE_WAY, "parquet", "chakra"}
+
+
+def test_chakra_traces_of_a_simulated_job_hold_its_calls(saved: Saved, tmp_path: Path) -> None:
+    """Of what has ranks: a collective alone is simulated as classes of ranks."""
+    name, where, _ = saved
+    if name == "collective":
+        pytest.skip("no rank stands alone in it")
+    target = tmp_path / "et"
+    assert main(["convert", str(where), "--format", "chakra", "-o", str(target)]) == 0
+    count = [len(ringwright.read(str(each)).df.filter(kind="collective")) for each in (where, target)]
+    assert count[0] == count[1] > 0

@@ -168,7 +168,7 @@ FIELD = {
     "field/ncclt347_one_node.txt": r"As fast as such systems are: all-reduce of 8 GiB",
     "field/gen_host_space.txt": r"As fast as such systems are: all-reduce of 8 GiB",
     "field/pytorch118369.log": r"ALLREDUCE 96117 on rank 0; ALLREDUCE 64088 on rank 7 \(groups not named\)",
-    "field/gen_wd_old_one_seq_per_rank.log": r"Perhaps it hangs: the others wait for rank 7",
+    "field/gen_wd_old_one_seq_per_rank.log": r"Perhaps hung: the others wait for rank 7",
     "field/titan1092.log": r"rank 3 alone \(of 8 by the sizes",
     "field/lf6269.log": r"3 ranks \(of 8 by the sizes",
     "field/sglang1693.log": r"2 ranks \(of 8 by the sizes",

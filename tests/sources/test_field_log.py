@@ -1,4 +1,4 @@
-"""What people paste into public threads, with the truth that was written down before the first run (``docs/field-log.md``)."""
+"""What people paste into public threads, with the truth that was written down before the first run (``docs/explanation/field-log.md``)."""
 
 from __future__ import annotations
 

@@ -33,9 +33,12 @@ _EXAMPLE = "http://localhost:4318"
 
 
 def request_of(
-    given: Iterable[MetricSample], begin_ns: int, now_ns: int, resource: Mapping[str, str] | None = None
+    given: Iterable[MetricSample],
+    begin_ns: int | None,
+    now_ns: int | None,
+    resource: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return the request of some samples: counters since ``begin_ns``, all of ``now_ns``, both since 1970."""
+    """Return the request of some samples: counters since ``begin_ns``, all of ``now_ns``, since 1970, or None."""
     of: dict[str, list[MetricSample]] = {}
     for sample in given:
         of.setdefault(sample.name, []).append(sample)
@@ -45,13 +48,11 @@ def request_of(
     return {"resourceMetrics": [{"resource": {"attributes": _attributes(about)}, "scopeMetrics": [scope]}]}
 
 
-def _metric(name: str, samples: list[MetricSample], begin_ns: int, now_ns: int) -> dict[str, object]:
+def _metric(name: str, samples: list[MetricSample], begin_ns: int | None, now_ns: int | None) -> dict[str, object]:
     kind, what = (METRICS | LIVE_METRICS)[name]
-    since = {"startTimeUnixNano": str(begin_ns)} if kind == "counter" else {}
-    points = [
-        {"attributes": _attributes(each.labels), **since, "timeUnixNano": str(now_ns), "asDouble": each.value}
-        for each in samples
-    ]
+    since = {"startTimeUnixNano": str(begin_ns)} if kind == "counter" and begin_ns is not None else {}
+    when = {"timeUnixNano": str(now_ns)} if now_ns is not None else {}
+    points = [{"attributes": _attributes(each.labels), **since, **when, "asDouble": each.value} for each in samples]
     if kind == "counter":
         values: dict[str, object] = {
             "sum": {"dataPoints": points, "aggregationTemporality": _CUMULATIVE, "isMonotonic": True}
@@ -68,11 +69,11 @@ def _attributes(labels: Mapping[str, str]) -> list[dict[str, object]]:
 def otlp(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
     """Write a request as a collector of OpenTelemetry reads it from a file; InputError where there is no collective.
 
-    Counters begin where the recording does, where its clock tells when that was.
+    Times are those of the recording, where its clock tells when that was; else they are left out, which is OTLP's unknown.
     """
-    now_ns = time.time_ns()
     begin_ns = trace.meta.get("origin_ns")
-    body = request_of(samples(trace), begin_ns if isinstance(begin_ns, int) else now_ns, now_ns)
+    known_ns = begin_ns if isinstance(begin_ns, int) else None
+    body = request_of(samples(trace), known_ns, known_ns)
     return [drafts.write(claim_file(path, force=force), json.dumps(body) + "\n")]
 
 

@@ -51,7 +51,7 @@ LEAST_ROWS, _RESTS = 3, 0.8  # of a table that was cut; of its second pieces, th
 _REST = re.compile(rb"[ \t]{8}|[ \t]*[\d.,%+-]|[a-z]{1,12}(?:[ \t)\](]|$)")
 _ROW = re.compile(rb"\s*#|[\w.-]+:\d+:\d+ \[|\[[\w ,:-]+\]|\d{4}-\d\d-\d\d")
 _LEVEL = rb"(?:[\w./+-]{1,200}:\d{1,7} )?NCCL (?:INFO|WARN|TRACE|CALL) "
-_PROCESS = re.compile(rb"[\w.-]+:\d+:\d+ (?:\[\d+\] )?" + _LEVEL)
+_PROCESS = re.compile(rb"(?<![\w.-])[\w.-]{1,255}:\d{1,10}:\d{1,10} (?:\[\d{1,4}\] )?" + _LEVEL)
 _DEVICE_ALONE = re.compile(
     rb"^(?P<put>[ \t]*(?:" + _PUT_BEFORE.pattern + rb")*?)(?:[^\s:]{0,64}:[^\s:]{0,32}:[^\s:]{0,32} |[^\w\s\[]{1,32} )?"
     rb"\[(?P<device>\d{1,4})\] (?=" + _LEVEL + rb")",
