@@ -76,7 +76,6 @@ def test_recordings_as_openmetrics_and_otlp(kind: str, tmp_path: Path) -> None:
     for metric in scope["metrics"]:
         points = (metric.get("sum") or metric["gauge"])["dataPoints"]
         assert [each["asDouble"] for each in points] == pytest.approx([value for _, value in told[metric["name"]]])
-        assert all(
-            int(each["timeUnixNano"]) >= int(each.get("startTimeUnixNano", 0)) > 0 or "gauge" in metric
-            for each in points
-        )
+        times = [(each.get("startTimeUnixNano"), each.get("timeUnixNano")) for each in points]
+        assert all(int(end) >= int(begin) > 0 for begin, end in times if begin and end)
+        assert all((begin is None) == (end is None) or "gauge" in metric for begin, end in times)
