@@ -22,8 +22,8 @@ from ringwright.algorithms.libraries.mpich2 import mpich2
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.mvapich import mvapich
 from ringwright.algorithms.libraries.open_mpi import OPS, mpi_op, open_mpi
-from ringwright.algorithms.libraries.open_mpi import rules as ompi_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
+from ringwright.costs import open_mpi as ompi_rules
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
 from ringwright.engines import events
 from ringwright.engines import machine as machines

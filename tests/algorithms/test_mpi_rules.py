@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ringwright.algorithms.libraries.mpich2 import rules as mpich
 from ringwright.algorithms.libraries.mvapich import rules as mvapich
-from ringwright.algorithms.libraries.open_mpi import rules as ompi
+from ringwright.costs import open_mpi as ompi
 from ringwright.costs.mpi_names import MPI_NAMES, OUR_NAMES, RULES_FILE_IDS
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule, completed, decide, parse_test
 from ringwright.formats.settings.mpich_json import parse_mpich_json, read_mpich_json, to_mpich_json

@@ -20,7 +20,7 @@ from patience import HANG_S
 from ringwright.algorithms.libraries import mpich2, open_mpi
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
-from ringwright.algorithms.libraries.open_mpi.rules import Decision
+from ringwright.costs.open_mpi import Decision
 from ringwright.execute import mpi_runtime
 from ringwright.execute.mpi_forced import MPICH, OPEN_MPI, forced, offered
 from ringwright.execute.mpi_runtime import Runtime, available, command, runtime

@@ -9,6 +9,7 @@ import pytest
 
 from ringwright.accuracy.measured_calls import measured_folder
 from ringwright.analysis.summary import summarise
+from ringwright.costs import open_mpi
 from ringwright.formats.sources import read
 from ringwright.formats.sources.tables.launch_line import launched
 from ringwright.formats.sources.tables.nccl_tests import read_tables
@@ -267,6 +268,39 @@ def test_what_is_asked_of_nccl_names_the_kind_of_a_table_of_others(tmp_path: Pat
     with pytest.raises(InputError, match=said):
         read_tables(tmp_path / "x.txt")
     assert [said in each.reason for each in measured_folder([tmp_path / "x.txt"]).refused] == [True]
+
+
+SPIKE = """\
+$ mpirun -np 16 --mca btl self {} ./osu
+# OSU MPI {} Latency Test v7.4
+# Size       Avg Latency(us)
+{}                     5.0
+{}                   100.0
+{}                     9.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "line", "sizes", "told"),
+    [
+        ("Allreduce", "", (32, 64, 128), "change from segmented_ring to recursive_doubling at 64 B"),
+        (
+            "Allreduce",
+            "--mca coll_hcoll_enable 1",
+            (32, 64, 128),
+            "unless what its line sets decides first (coll_hcoll_enable 1)",
+        ),
+        ("Non-blocking Allreduce", "", (32, 64, 128), "what the rules of open-mpi choose"),
+    ],
+)
+def test_a_spike_stands_beside_what_open_mpis_rules_take(
+    test: str, line: str, sizes: tuple[int, ...], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text(SPIKE.format(line, test, *sizes))
+    detail = summarise(read(tmp_path / "x"))["findings"][0]["detail"]
+    assert told in detail
+    names = [open_mpi.select("all-reduce", 16, size).name for size in sizes]
+    assert all(name in detail for name in names) == (not test.startswith("Non"))
 
 
 # --------------------------------------------------------------------------------------------------- published questions

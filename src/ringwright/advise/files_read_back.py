@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.mpich2.rules import facts, forced, short_name
-from ringwright.algorithms.libraries.open_mpi.rules import number_of, rules_file_bytes
+from ringwright.costs.open_mpi import number_of, rules_file_bytes
 from ringwright.costs.selection import decide
 from ringwright.formats.settings.ddp_buckets import read_ddp_buckets
 from ringwright.formats.settings.fsdp2_prefetch import read_fsdp2_prefetch

@@ -26,7 +26,7 @@ _GPU_MEMORY = re.compile(
     r"-?(?<!\d)\d+GB", re.IGNORECASE
 )  # from the first digit on, or many digits are tried from each
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
-_CLAIMED = ("gpu", "release", "hosts", "nodes", "library", "warm-up calls", "calls a size")
+_CLAIMED = ("gpu", "release", "hosts", "nodes", "library", "warm-up calls", "calls a size", "components")
 _OF_LOG = ("platform", "network")  # which a log says of all that it holds
 _NODE_TYPES = {
     ("A100", 8): "dgx-a100",
@@ -63,6 +63,7 @@ class BenchmarkTimes:
     network: str = ""
     library: str = UNKNOWN  # which made its calls, as ``library_of_calls`` names it
     software: str = ""  # which MPI, as the line that started the ranks tells
+    components: str = ""  # of MPI's collectives, as that line sets them
     warmups: int | None = None  # calls of each size before those that are timed, and those
     calls: int | None = None
 
@@ -151,7 +152,7 @@ def _describe(table: BenchmarkTimes, claims: TableClaims, trace: Trace) -> None:
     releases = trace.meta.get("nccl_versions") or []
     table.gpu = known.get("gpu", "")
     table.release = known.get("release", "") or (str(releases[0]) if len(releases) == 1 and table.kind == "job" else "")
-    table.software = known.get("library", "")
+    table.software, table.components = known.get("library", ""), known.get("components", "")
     table.warmups, table.calls = (
         int(said) if (said := known.get(name, "")).isdecimal() else None for name in ("warm-up calls", "calls a size")
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from ringwright.analysis import remedies
 from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, system_of, tables
 from ringwright.analysis.document import CliffFinding, JobFinding
 from ringwright.analysis.peers import Peers
-from ringwright.costs import nccl
+from ringwright.costs import nccl, open_mpi
 from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.ground.units import format_size
 
@@ -29,6 +30,7 @@ SLOW, MUCH_SLOWER = 1.5, 3.0
 NEAR = 1.25
 SOCKET = "Socket"  # NCCL's word for plain sockets
 _MODELLED = {"open-mpi": "open-mpi", "mpich": "mpich2", "mvapich": "mvapich"}  # library of MPI -> slug of its rules
+_NOT_BLOCKING = re.compile(r"\bI(?:all|bcast|reduce|gather|scatter|barrier)|non-blocking", re.IGNORECASE)
 SPIKE = 1.5  # times the next larger size
 CLIFF = 0.7  # of the bandwidth of the next smaller size
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -261,7 +263,25 @@ def _rules_of(table: BenchmarkTimes, low: int, high: int) -> str:
     if library is None or not table.nranks:
         return ""
     asked = f"--collective {table.op} --ranks {table.nranks}{f' --nodes {table.nnodes}' if table.nnodes else ''}"
-    return f"; what the rules of {table.software} choose: ringwright library {library} {asked} -b {low} -e {high}"
+    known = _built_in(table, low, high) if library == "open-mpi" else ""
+    return (
+        f"; {known}what the rules of {table.software} choose: ringwright library {library} {asked} -b {low} -e {high}"
+    )
+
+
+def _built_in(table: BenchmarkTimes, low: int, high: int) -> str:
+    """Say what Open MPI's built-in rules take at two sizes; "" for what they do not rule, as calls that do not block."""
+    op = "reduce-scatter-block" if table.op == "reduce-scatter" and "block" in table.name.lower() else table.op
+    if op not in open_mpi.collectives() or _NOT_BLOCKING.search(table.name) or not table.nranks:
+        return ""
+    disjoint = table.nnodes == table.nranks
+    sizes = [low, high, *[size for size in table.sizes if size > high][:1]]
+    taken = [(size, open_mpi.select(op, table.nranks, size, disjoint=disjoint).name) for size in sizes]
+    pairs = itertools.pairwise(taken)
+    changes = [f"from {old} to {new} at {format_size(size)}" for (_, old), (size, new) in pairs if old != new]
+    told = f"change {' and '.join(changes)}" if changes else f"take {taken[0][1]} at these sizes, without a change"
+    unless = f", unless what its line sets decides first ({table.components})" if table.components else ""
+    return f"{table.software}'s built-in rules (coll/tuned of {open_mpi.RELEASE}) {told}{unless}; "
 
 
 def _name_spike(cliff: CliffFinding, table: BenchmarkTimes) -> None:

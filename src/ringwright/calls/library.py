@@ -14,6 +14,7 @@ from ringwright.calls import arguments
 from ringwright.calls.call_answer import answered, columns, first_of_hosts
 from ringwright.calls.provenance import asked_of
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.costs import open_mpi
 from ringwright.ground.errors import UsageError
 from ringwright.model.registry import System, find, systems
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 SCHEMA = "ringwright.library/1"
 # Libraries whose rules are held in one release; another one asked for gets these, and the answer says so.
-RULES_OF = {"open-mpi": "6.1.0a1", "mpich2": "5.1.0a1", "mvapich": "assumed: the library's tables are not public"}
+RULES_OF = {
+    "open-mpi": open_mpi.RELEASE,
+    "mpich2": "5.1.0a1",
+    "mvapich": "assumed: the library's tables are not public",
+}
 PLAIN = "switch:{ranks},rate=100Gb/s,latency_s=1.5us"  # where a library predicts nothing itself and no fabric is named
 
 

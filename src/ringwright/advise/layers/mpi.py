@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ringwright.advise.layers.operations import MOST_SYSTEMS, LeftOut, MainOperation, quickest, slot_of, timed
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.libraries.mpich2.rules import names
-from ringwright.algorithms.libraries.open_mpi import rules as open_mpi
+from ringwright.costs import open_mpi
 from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.open_mpi import mpi_op
-from ringwright.algorithms.libraries.open_mpi.rules import fixed_table, number_of
+from ringwright.costs.open_mpi import fixed_table, number_of
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
 from ringwright.formats.settings.ompi_rules import to_rules_json, to_rules_text
 from ringwright.model.registry import algorithm

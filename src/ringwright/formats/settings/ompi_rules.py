@@ -6,7 +6,7 @@ Source of the format: open-mpi/ompi ``docs/tuning-apps/collectives/tuned.rst``.
 
 Read back: in the classic text a communicator size holds from itself up to the next one, as in Open MPI 5.0; below the first
 size no rule stands. What a size means depends on the collective; see
-``algorithms.libraries.open_mpi.rules.rules_file_bytes``. Every number is bounded, so a file cannot ask for more memory than
+``costs.open_mpi.rules_file_bytes``. Every number is bounded, so a file cannot ask for more memory than
 it has text.
 """
 

@@ -9,10 +9,10 @@ communicator is not told. Source: ``plugins/profiler/example`` of NVIDIA/nccl, b
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ringwright.formats.sources.datatypes import BYTES, datatype
 from ringwright.formats.sources.kineto.pieces import Reading
@@ -65,7 +65,7 @@ class ExampleCall:
     line: int
     pid: int | None
     enqueue_s: float | None
-    args: dict[str, Any]
+    args: Mapping[str, object]
     inside: defaultdict[str, SpannedWork] = field(default_factory=lambda: defaultdict(SpannedWork))
     timers: list[tuple[int, int]] = field(default_factory=list)  # of the channels, by the GPU in ns
     is_over: bool = False
@@ -197,7 +197,7 @@ def _seconds(us: object) -> float | None:
     return told * 1e-6 if told is not None and told > 0 else None
 
 
-def _args(event: Event) -> dict[str, Any]:
+def _args(event: Event) -> Mapping[str, object]:
     try:
         told = decode_any(event.args)
     except BAD_JSON:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
-from ringwright.algorithms.libraries.open_mpi.rules import Decision, collectives, names, number_of, select
 from ringwright.algorithms.offers import require_op
+from ringwright.costs.open_mpi import Decision, collectives, names, number_of, select
 from ringwright.ground.errors import UsageError
 from ringwright.ground.knobs import Choices, Range, SegmentBytes
 

@@ -33,8 +33,8 @@ from ringwright.algorithms.blocks.segmented_ring import segmented_ring
 from ringwright.algorithms.blocks.sparbit import sparbit
 from ringwright.algorithms.blocks.split_binary_tree import split_binary_tree
 from ringwright.algorithms.compose import Algorithm
-from ringwright.algorithms.libraries.open_mpi.rules import DEFAULT_FANOUT, Decision
 from ringwright.algorithms.powers import RankDigits
+from ringwright.costs.open_mpi import DEFAULT_FANOUT, Decision
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

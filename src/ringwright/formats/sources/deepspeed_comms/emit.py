@@ -91,8 +91,8 @@ def _table(
         of_name[name] += count
     for each in table.rows:
         if each.waited_ms is not None:
-            of = (each.name, each.size_bytes, each.count)
-            _waiting(gathered, file, each.waited_ms, each.numbers[0], of)
+            note = f"{each.name}, {each.size_bytes} bytes, {each.count} calls"
+            _waiting(gathered, file, each.waited_ms, each.numbers[0], note)
     waits = table.waits()
     for sequence, (key, (count, total_ms)) in enumerate(table.sums().items(), first_sequence):
         rest = count - printed[key]
@@ -132,14 +132,13 @@ def _with_waits(
     gathered.events.add(**row, sequence=sequence)
     fastest = {"rank": None, "duration_s": least_ms / count * 1e-3, "sequence": sequence}
     gathered.events.add(**{**row, **fastest, "text": f"{row['text']}: the fastest rank of each call"})
-    size = row.get("sent_bytes", row.get("received_bytes"))
-    _waiting(gathered, file, waited_ms, total_ms, (row["text"], size, count))
+    note = f"{row['text']}, {row.get('sent_bytes', row.get('received_bytes'))} bytes, {count} calls"
+    _waiting(gathered, file, waited_ms, total_ms, note)
 
 
-def _waiting(gathered: Gathered, file: LoggedFile, waited_ms: float, total_ms: float, of: tuple[str, int, int]) -> None:
+def _waiting(gathered: Gathered, file: LoggedFile, waited_ms: float, total_ms: float, note: str) -> None:
     """Claim how long this rank waited in all calls of a name and size."""
     said = f"{waited_ms:.2f} of {total_ms:.2f} ms"
-    note = f"{of[0]}, {of[1]} bytes, {of[2]} calls"
     gathered.claim(f"waiting of rank {file.rank}", said, file.name, note=note)
 
 

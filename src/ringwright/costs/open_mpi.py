@@ -3,7 +3,7 @@
 Three notions of "size" meet here. An operation's ``size_bytes`` is the nccl-tests size column. The built-in thresholds
 count the block of one peer for all-gather, all-to-all, gather, scatter and reduce-scatter-block, the sum of the blocks for
 reduce-scatter, the whole vector otherwise. A rules file counts the whole column for all-gather, all-to-all and gather too.
-Source: open-mpi/ompi ``ompi/mca/coll/tuned`` and ``docs/tuning-apps/collectives/tuned.rst``; see ``decisions.json``.
+Source: open-mpi/ompi ``ompi/mca/coll/tuned`` and ``docs/tuning-apps/collectives/tuned.rst``; see ``open_mpi.json``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
 from ringwright.ground.errors import UsageError
 
 PER_PEER_IN_RULES_FILE = frozenset({"scatter"})
+RELEASE = "6.1.0a1"  # whose thresholds these are
 DEFAULT_FANOUT = 4  # trees and chains, unless a rule or the user says otherwise
 
 
@@ -35,7 +36,7 @@ class Decision:
 
 @cache
 def _facts() -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(Path(__file__).with_name("decisions.json").read_text())
+    facts: dict[str, Any] = json.loads(Path(__file__).with_name("open_mpi.json").read_text())
     return facts
 
 
