@@ -193,9 +193,9 @@ def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:
 
 
 def _initialised(summary: Judged, claims: list[Row]) -> list[JobFinding]:
-    """Say how long communicators took to begin, where NCCL times that."""
+    """Say how long communicators took to begin, where NCCL times that and no call was read."""
     told = next((claim["value"] for claim in claims if claim["field"] == "initialisation"), "")
-    if not told:
+    if not told or summary["operations"]:
         return []
     seen, expected = summary["ranks_seen"], summary["ranks_expected"]
     who = f"{seen} of {expected} ranks" if expected and expected != seen else f"{seen} ranks"
