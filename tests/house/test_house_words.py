@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import functions  # noqa: E402 - lies in scripts
 
-MOST_ROOMS, MOST_FLOORS, MOST_LINES = 24, 10, 183_479
+MOST_ROOMS, MOST_FLOORS, MOST_LINES = 24, 10, 186_955
 MOST_WORDS = 362
 MOST_FOUND = 30
-MOST_DICTS = 482
+MOST_DICTS = 478
 # Functions above a limit of scripts/functions.py without a reason beside them.
 UNEXPLAINED = {"long": 0, "parameters": 0, "nested": 0, "branches": 0}
 LEFT = {"card", "cards", "place", "cell", "cells", "found", "box", "boxes", "arena", "way", "ways", "pace", "lanes"}
