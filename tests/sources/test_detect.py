@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import ringwright
 from ringwright.formats.sources import kinds as room
 from ringwright.formats.sources.detect import detect, kind_of
 from ringwright.formats.sources.gate.inputs import find
@@ -183,3 +184,15 @@ def test_the_kinds_of_real_recordings_are_as_ever() -> None:
         found = Counter("+".join(detect(source)) for path in files for source in find([str(path)]))
         assert {kind: found[kind] for kind in expected} == expected, folder
         assert not set(found) - set(expected) - {""}, folder
+
+
+def test_a_kind_that_was_sniffed_and_gives_nothing_is_tried_as_the_next(tmp_path: Path) -> None:
+    """Prose that speaks of NCCL's log above a table is no log: the table is read, and what was tried in vain is told."""
+    path = tmp_path / "notes.txt"
+    head = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
+    row = "     1048576        262144     float     sum      -1    100.0   10.49   18.35      0    100.0   10.49   18.35      0"
+    path.write_text(f"With NCCL INFO switched on nothing more is printed:\n{head}\n{row}\n")
+    trace = ringwright.read(str(path))
+    assert trace.meta["source"] == "bench"
+    assert set(trace.df.filter(op="all-reduce")["size_bytes"]) == {1 << 20}
+    assert any("as nccl-log" in each for each in trace.meta["passed_over"])
