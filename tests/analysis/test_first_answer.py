@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, get_args
 
 import polars as pl
 import pytest
 from markupsafe import escape
 
+from ringwright.analysis.answer_document import Kind
 from ringwright.analysis.summary import summarise
 from ringwright.model.trace import Trace
 from ringwright.reports import html, terminal
@@ -197,3 +200,10 @@ def test_a_crash_is_no_slowness_and_names_its_cause() -> None:
     assert told["kind"] == "failed"
     assert told["sentence"].startswith("Failed: ibv_create_cq failed (n1")
     assert told["evidence"][0] == "a.log:3: ibv_create_cq failed"
+
+
+def test_each_kind_that_is_bad_news_has_its_colour_on_the_page() -> None:
+    css = (Path(html.__file__).parent / "page.css").read_text()
+    for kind in set(get_args(Kind)[:5]) - {"normal"}:
+        assert f".answer.{kind}" in css, kind
+    assert not set(re.findall(r"\.answer\.([\w-]+)", css)) - set(get_args(Kind))

@@ -77,7 +77,8 @@ def _missing_ranks(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     is_table = (
         not seen and not summary["operations"] and any(row["kind"] == "benchmark" for row in summary["bandwidth"])
     )
-    if expected is None or seen >= expected or is_table:  # a benchmark's table stands for all its ranks
+    is_told = not seen and summary["verdict"] is not None  # NCCL's RAS speaks of ranks that no line is from
+    if expected is None or seen >= expected or is_table or is_told:  # a benchmark's table stands for all its ranks
         return []
     detail = f"{expected - seen} of {expected} ranks are not in the input; totals are those of the ranks seen"
     command = "ringwright summary 'nccl.*.log'" if is_log(summary) else f"ringwright summary {_folder(summary)}"

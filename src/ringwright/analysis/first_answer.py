@@ -13,6 +13,7 @@ from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART, INITIALISED, SOCKETS
 from ringwright.analysis.first_calls import COLD
+from ringwright.analysis.hangs.hang_mismatch import say_ranks
 from ringwright.analysis.normal import LARGE_BYTES
 from ringwright.analysis.slow.places import KINDS as PLACES
 from ringwright.bounds.laws import told_by, wrong_results
@@ -95,7 +96,8 @@ def _headline(verdict: Culprit) -> tuple[Kind, str]:
 def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
     kind, headline = _headline(verdict)
     caused = sum(row["caused_us"] for row in seen["waits"] if row["rank"] in verdict["ranks"])
-    figures = [("ranks to blame", ", ".join(map(str, verdict["ranks"][:8])) or "nobody can tell")]
+    whom = say_ranks(verdict["ranks"]).partition(" ")[2] if verdict["ranks"] else "nobody can tell"
+    figures = [("ranks to blame", whom)]
     if caused > 0 and not verdict["kind"].startswith("slow-"):  # a slow network makes nobody come late
         waited = sum(row["wait_us"] for row in seen["waits"])
         figures += [("waiting that it causes", _us(caused)), ("waiting of all ranks", _us(waited))]
