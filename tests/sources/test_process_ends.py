@@ -95,3 +95,31 @@ def test_nothing_known_is_not_said_of_text_that_holds_words_of_ours(tmp_path: Pa
         told(tmp_path, f"somebody said {word} and the rest was cut")
     assert word.split(maxsplit=1)[0].split(".", maxsplit=1)[0] in refused.value.what or "busbw" in word
     assert "nor another recording" not in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks", "how"),
+    [
+        (
+            "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 2 (pid: 77) of binary: /usr/bin/python3",
+            [2],
+            "signal 9",
+        ),
+        ("srun: error: n04: task 3: Segmentation fault (core dumped)", [3], "Segmentation fault"),
+        (
+            "mpirun noticed that process rank 5 with PID 312 on node n1 exited on signal 9 (Killed).",
+            [5],
+            "signal 9 (Killed)",
+        ),
+    ],
+)
+def test_a_launcher_tells_in_one_line_who_ended(tmp_path: Path, line: str, ranks: list[int], how: str) -> None:
+    answer = told(tmp_path, line)["answer"]
+    assert (answer["kind"], answer["ranks"]) == ("failed", ranks)
+    assert how in answer["sentence"]
+
+
+def test_an_exception_behind_a_loggers_level_is_one(tmp_path: Path) -> None:
+    line = "ERROR 05-01 12:00:00 [core.py:390] RuntimeError: NCCL Error 1: unhandled cuda error"
+    answer = told(tmp_path, line)["answer"]
+    assert answer["sentence"].startswith("Failed: RuntimeError: NCCL Error 1")

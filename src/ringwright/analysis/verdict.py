@@ -243,7 +243,10 @@ def _ended(errors: list[Row]) -> Culprit | None:
     first = next((row for row in ended if row["data"].get("root")), ended[0] if ended else None)
     if first is None:
         return None
-    how = str(first["text"] or "") or (f"exit code {first['code']}" if first["code"] is not None else "an error")
+    code = first["code"]
+    how = str(first["text"] or "") or (
+        "an error" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+    )
     if first["data"].get("child"):
         return {"kind": "error", "ranks": [], "hosts": [], "confidence": WARNED, "evidence": [how, _location(first)]}
     is_first = bool(first["data"].get("root"))

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 RAISED, EXIT = "raised", "exit"
 MOST_FIELDS = 5  # of one rank in torchrun's summary
-_EXCEPTION = re.compile(r"^(?:E\s+)?(?:[a-z_]\w*\.)*(?P<name>[A-Z]\w*(?:Error|Exception)): (?P<what>\S.{0,1000})$")
+_EXCEPTION = re.compile(
+    r"^(?:E\s+|(?:ERROR|CRITICAL|FATAL)\b.{0,80}?[\s\]])?(?:[a-z_]\w*\.)*"
+    r"(?P<name>[A-Z]\w*(?:Error|Exception)): (?P<what>\S.{0,1000})$"
+)
 _OF_NCCL = re.compile(
     r"NCCL error in: (?P<at>\S{1,300}:\d{1,7}), (?P<what>.{1,200}?)(?: \(run with .*?\))?(?:, NCCL version .*)?$"
 )
@@ -26,10 +29,17 @@ _LAST = re.compile(r"^Last error:\s*$")
 _FIELD = re.compile(r"^\s+(?P<name>host|rank|exitcode|traceback)\s+: (?P<value>\S.{0,500}?)\s*$")
 _SIGNAL = re.compile(r"Signal (?P<number>\d{1,3}) \((?P<name>SIG\w{2,10})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
+# One line for a process that ended: torchrun's agent, Slurm's srun, Open MPI's mpirun.
+_ENDED = re.compile(
+    r"failed \(exitcode: (?P<code>-?\d{1,5})\) (?:local_)?rank: (?P<rank>\d{1,7}) \(pid: \d{1,10}\)|"
+    r"srun: error: (?P<node>[\w.-]{1,255}): tasks? (?P<task>\d{1,7})[\d,-]{0,200}: (?P<how>[A-Z].{0,120})|"
+    r"process rank (?P<of>\d{1,7}) with PID \d{1,10} on node (?P<on>[\w.-]{1,255}) exited on "
+    r"(?P<by>signal \d{1,3}(?: \([\w ]+\))?)"
+)
 _CHILD = re.compile(r"\bChildFailedError:\s*(?P<what>.{0,200})$")
 MARK = (
     r"(?:Error|Exception): |NCCL error in: |^nccl\w+Error|Last error:|Root Cause \(|ChildFailedError|"
-    r"(?:host|rank|exitcode|traceback) +: |[Ff]ail|error"
+    r"(?:host|rank|exitcode|traceback) +: |[Ff]ail|error|exited on signal"
 )
 NEEDLES = [
     b"Error: ",
@@ -41,6 +51,9 @@ NEEDLES = [
     b"traceback :",
     b"  rank      :",
     b"  host      :",
+    b"failed (exitcode",
+    b"srun: error",
+    b"exited on signal",
     b"Cuda failure",
     b" failed",
     b" completed with error",
@@ -60,11 +73,24 @@ def read_end(text: str, state: LogState, where: tuple[str, int], rank: int | Non
     if _ROOT.search(line):
         state.is_root_next = True
         return True
+    if (ended := _ENDED.search(line)) is not None:
+        return _process(ended, state, where, time_s)
     if (child := _CHILD.search(line)) is not None:
         what = f"a rank ended with an error, which its launcher passed on (ChildFailedError) {child['what']}".strip()
         state.error(ErrorLine(EXIT, "", 0, -1, what, *where, rank=None, time_s=time_s, data={"child": True}))
         return True
     return _exception(line, state, where, rank, time_s)
+
+
+def _process(ended: re.Match[str], state: LogState, where: tuple[str, int], time_s: float | None) -> bool:
+    """Take a line that one process ended, as its launcher says it; the first is what the others follow from."""
+    is_first = not any(each.kind == EXIT for each in state.errors)
+    rank, host = int(ended["rank"] or ended["task"] or ended["of"]), ended["node"] or ended["on"] or ""
+    text = ended["how"] or ended["by"] or ""
+    error = ErrorLine(EXIT, host, 0, -1, text.strip(), *where, rank=rank, time_s=time_s, data={"root": is_first})
+    error.status = int(ended["code"]) if ended["code"] else None
+    state.error(error)
+    return True
 
 
 def _exception(line: str, state: LogState, where: tuple[str, int], rank: int | None, time_s: float | None) -> bool:
