@@ -123,3 +123,27 @@ def test_an_exception_behind_a_loggers_level_is_one(tmp_path: Path) -> None:
     line = "ERROR 05-01 12:00:00 [core.py:390] RuntimeError: NCCL Error 1: unhandled cuda error"
     answer = told(tmp_path, line)["answer"]
     assert answer["sentence"].startswith("Failed: RuntimeError: NCCL Error 1")
+
+
+def test_a_traceback_whose_end_is_cut_off_tells_where_it_was(tmp_path: Path) -> None:
+    behind = "(Worker pid=97) ERROR 07-28 23:29:37 utils.py:226] "
+    frames = [
+        f'{behind}  File "/x/parallel_state.py", line 176, in __init__',
+        f'{behind}  File "/x/pynccl.py", line 89, in __init__',
+        f"{behind}    self.comm = self.nccl.ncclCommInitRank(",
+    ]
+    answer = told(tmp_path, *frames)["answer"]
+    assert answer["sentence"].startswith(
+        "Perhaps failed: an exception in ncclCommInitRank, whose own words are cut off"
+    )
+    assert "pynccl.py:89" in told(tmp_path, *frames[:2])["answer"]["sentence"]
+    whole = told(tmp_path, *frames, "RuntimeError: NCCL error: unhandled system error")["answer"]
+    assert whole["sentence"].startswith("Failed: RuntimeError: NCCL error")
+    assert "cut off" not in " ".join(whole["evidence"])
+
+
+def test_a_library_that_says_that_the_program_hangs_is_believed(tmp_path: Path) -> None:
+    line = "n1:1:1 [0] init.cc:1 NCCL WARN Your program may be hanging, this may be caused by a collective mismatch around rank 3."
+    answer = told(tmp_path, line)["answer"]
+    assert (answer["kind"], answer["ranks"]) == ("hung", [3])
+    assert "mismatch around rank 3" in answer["sentence"]

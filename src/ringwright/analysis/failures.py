@@ -27,7 +27,7 @@ _SHADOW = re.compile(
 )
 _FAILS = re.compile(
     r"\b(?:fail(?:ed|ure|s)?|errors?|unable|cannot|could not|not found|no such|refused|timed out|mismatch|invalid|exceeded|"
-    r"unhandled|aborted|truncated|duplicate|insufficient)\b",
+    r"unhandled|aborted|exception|truncated|duplicate|insufficient)\b",
     re.IGNORECASE,
 )
 _CAUSES = [  # the first that fits

@@ -7,6 +7,7 @@ accuse the peer or the path to it. Hangs are judged by what watchdogs report (``
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ringwright.analysis.hangs.watchdogs import accuse, watchdog_reports
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
+_HANGING = re.compile(r"may be hanging.{0,80}? around rank (\d{1,7})")
 FLUSHED = 5
 RETRY_STATUS = (12, 13)
 SUSPECT, WARNED = 0.5, 0.3  # what one end, or the first error, says; a warning that nothing follows
@@ -71,10 +73,12 @@ def verdict(
         _network(errors),
         _ras(ras, world),
         _watchdogs(errors, world, host_of),
+        _said_to_hang(errors),
         _fatal(errors),
-        _raised(errors, went_on=went_on),
+        _raised([row for row in errors if not row["data"].get("cut")], went_on=went_on),
         _killed(errors),
         _ended(errors),
+        _raised(errors, went_on=went_on),  # tracebacks too whose end is cut off: a launcher's own may be among them
         None if went_on else _warned(errors),
     )
     return next((rule for rule in rules if rule is not None), None)
@@ -173,6 +177,16 @@ def _watchdogs(errors: list[Row], world: int | None, host_of: dict[int, str]) ->
     return _verdict(accused.kind, list(accused.ranks), hosts, accused.confidence, evidence)
 
 
+def _said_to_hang(errors: list[Row]) -> Culprit | None:
+    """A library that says itself that the program may hang, and around which rank the calls disagree."""
+    told = [row for row in errors if row["op"] == "warning" and _HANGING.search(row["text"] or "")]
+    if not told:
+        return None
+    rank = int(_HANGING.search(told[0]["text"])[1])  # type: ignore[index]
+    said = f"the library says that collectives mismatch around rank {rank}"
+    return {"kind": "hang", "ranks": [rank], "hosts": [], "confidence": SUSPECT, "evidence": [said, _location(told[0])]}
+
+
 def _fatal(errors: list[Row]) -> Culprit | None:
     """A warning followed by a chain of error codes ended the job on that process; the first such chain is the root."""
     chained = {(row["host"], row["file"]) for row in errors if row["op"] == "chain" and row["code"]}
@@ -225,7 +239,7 @@ def _raised(errors: list[Row], *, went_on: bool) -> Culprit | None:
         "kind": "error",
         "ranks": ranks,
         "hosts": [],
-        "confidence": SUSPECT,
+        "confidence": WARNED if first["data"].get("cut") else SUSPECT,
         "evidence": [said, *(_location(row) for row in raised[:4])],
     }
     return {**told, "command": cause.command} if cause else told

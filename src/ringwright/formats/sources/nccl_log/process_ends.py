@@ -36,10 +36,12 @@ _ENDED = re.compile(
     r"process rank (?P<of>\d{1,7}) with PID \d{1,10} on node (?P<on>[\w.-]{1,255}) exited on "
     r"(?P<by>signal \d{1,3}(?: \([\w ]+\))?)"
 )
+_FRAME = re.compile(r'File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7})(?:, in (?P<function>[\w<>.]{1,100}))?')
+_CALLED = re.compile(r"\b(nccl[A-Z]\w{3,40})\b")
 _CHILD = re.compile(r"\bChildFailedError:\s*(?P<what>.{0,200})$")
 MARK = (
     r"(?:Error|Exception): |NCCL error in: |^nccl\w+Error|Last error:|Root Cause \(|ChildFailedError|"
-    r"(?:host|rank|exitcode|traceback) +: |[Ff]ail|error|exited on signal"
+    r"(?:host|rank|exitcode|traceback) +: |[Ff]ail|error|exited on signal|  File \"|ncclComm"
 )
 NEEDLES = [
     b"Error: ",
@@ -51,6 +53,8 @@ NEEDLES = [
     b"traceback :",
     b"  rank      :",
     b"  host      :",
+    b'  File "',
+    b"ncclComm",
     b"failed (exitcode",
     b"srun: error",
     b"exited on signal",
@@ -79,7 +83,25 @@ def read_end(text: str, state: LogState, where: tuple[str, int], rank: int | Non
         what = f"a rank ended with an error, which its launcher passed on (ChildFailedError) {child['what']}".strip()
         state.error(ErrorLine(EXIT, "", 0, -1, what, *where, rank=None, time_s=time_s, data={"child": True}))
         return True
+    if _traceback(line, state, where, rank, time_s):
+        return True
     return _exception(line, state, where, rank, time_s)
+
+
+def _traceback(line: str, state: LogState, where: tuple[str, int], rank: int | None, time_s: float | None) -> bool:
+    """Take a frame of a traceback, the last so far, until the exception itself comes: its words may have been cut off."""
+    last = state.errors[-1] if state.errors and state.errors[-1].data.get("cut") else None
+    frame, called = _FRAME.search(line), _CALLED.search(line)
+    if frame is None:
+        if last is not None and called is not None:
+            last.text = f"an exception in {called[1]}, whose own words are cut off"
+        return last is not None and called is not None
+    if last is None:
+        last = ErrorLine(RAISED, "", 0, -1, "", *where, rank=rank, time_s=time_s, data={"cut": True})
+        state.error(last)
+    place = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
+    last.text = f"an exception in {frame['function'] or 'a function'} ({place}), whose own words are cut off"
+    return True
 
 
 def _process(ended: re.Match[str], state: LogState, where: tuple[str, int], time_s: float | None) -> bool:
@@ -99,6 +121,8 @@ def _exception(line: str, state: LogState, where: tuple[str, int], rank: int | N
     if said is None or _CODE.match(line):
         return _CODE.match(line) is not None
     what = of_nccl["what"].strip() if of_nccl else said["what"]
+    if state.errors and state.errors[-1].data.get("cut"):
+        state.errors.pop()  # its own words are here
     told = {"name": said["name"], "at": of_nccl["at"] if of_nccl else ""}
     state.error(ErrorLine(RAISED, "", 0, -1, f"{said['name']}: {what}", *where, rank=rank, time_s=time_s, data=told))
     return of_nccl is None or "NCCL version" not in line  # a version is read by another reader
