@@ -99,8 +99,8 @@ def _traceback(line: str, state: LogState, where: tuple[str, int], rank: int | N
     if last is None:
         last = ErrorLine(RAISED, "", 0, -1, "", *where, rank=rank, time_s=time_s, data={"cut": True})
         state.error(last)
-    place = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
-    last.text = f"an exception in {frame['function'] or 'a function'} ({place}), whose own words are cut off"
+    at = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
+    last.text = f"an exception in {frame['function'] or 'a function'} ({at}), whose own words are cut off"
     return True
 
 
