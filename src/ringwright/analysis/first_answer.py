@@ -246,27 +246,29 @@ def _untold(seen: Judged, findings: list[JobFinding], times: list[OperationTime]
     ranks = f"{seen['ranks_seen']:,}" + (f" of {seen['ranks_expected']:,}" if seen["ranks_expected"] else "")
     figures = [("ranks seen", ranks), ("calls", format_count(calls) if calls else "none read")]
     figures.append(("bytes in calls", format_size(moved) if moved else "none read"))
+    if not calls and seen["iterations"]:
+        return _of_steps(seen, findings)
     if not calls:
-        if seen["iterations"]:
-            return _of_steps(seen, findings)
-        sentence = "Cannot tell whether it was slow: no call of a collective was read"
-        begun = next((each["title"] for each in findings if each["title"].startswith(INITIALISED)), "")
-        if begun:
-            sentence += f"; {begun}"
-        if any(told_by(row["law"])[0] == "alone" for row in seen["bandwidth"]):
-            apart = next(
-                (each["title"] for each in findings if each["title"].endswith(APART)), "the benchmark ran on one rank"
-            )
-            sentence = f"Nothing was measured between ranks: {apart}"
-        elif seen["bandwidth"]:
-            sentence = _of_rows(seen["bandwidth"])
-        return _answer("cannot-tell", sentence, figures, _next(seen, findings))
+        return _answer("cannot-tell", _without_calls(seen, findings), figures, _next(seen, findings))
     if times:
         return _of_calls(seen, findings, times)
     what = "calls and their sizes" if moved else "calls"
     sentence = f"Cannot tell whether it was slow: the recording holds {what}, but not how long they took"
     names = remedies.given(seen)
     return _answer("cannot-tell", sentence, figures, f"ringwright doctor {remedies.inputs(names)}" if names else "")
+
+
+def _without_calls(seen: Judged, findings: list[JobFinding]) -> str:
+    """Say what there is where no call of a collective was read."""
+    if any(told_by(row["law"])[0] == "alone" for row in seen["bandwidth"]):
+        apart = next(
+            (each["title"] for each in findings if each["title"].endswith(APART)), "the benchmark ran on one rank"
+        )
+        return f"Nothing was measured between ranks: {apart}"
+    if seen["bandwidth"]:
+        return _of_rows(seen["bandwidth"])
+    begun = next((f"; {each['title']}" for each in findings if each["title"].startswith(INITIALISED)), "")
+    return f"Cannot tell whether it was slow: no call of a collective was read{begun}"
 
 
 def _of_steps(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:

@@ -254,11 +254,17 @@ def _sequences(gathered: Gathered, calls: list[ExampleCall], sizes: dict[str, in
     return dict(zip(placed["id"].to_list(), placed["sequence"].to_list(), strict=True))
 
 
+def _whole(op: str, count: int | None, kind: str | None, size: int | None) -> int | None:
+    """Return the bytes of a call over all ranks where it counts a rank's part; None where something of that is not told."""
+    if count is None or count < 0 or not kind or (op in PER_RANK_COUNT and not size):
+        return None
+    whole = count * BYTES[kind] * (size or 1 if op in PER_RANK_COUNT else 1)
+    return whole if whole <= MOST_BYTES else None
+
+
 def _row(call: ExampleCall, size: int | None) -> Row:
     op, kind = OPS.get(call.name, "unknown"), datatype(call.args.get("Datatype"))
     count = whole_number(call.args.get("Count"), _MOST_COUNT)
-    part = count * BYTES[kind] if count is not None and count >= 0 and kind else None
-    whole = part if op not in PER_RANK_COUNT else part * size if part is not None and size else None
     start, took, ground = call.took()
     said = {name: call.args.get(name) for name in ("Algorithm", "Protocol")}
     return {
@@ -271,7 +277,7 @@ def _row(call: ExampleCall, size: int | None) -> Row:
         "count": count,
         "datatype": kind,
         "element_bytes": BYTES[kind] if kind else None,
-        "size_bytes": whole if whole is None or whole <= MOST_BYTES else None,
+        "size_bytes": _whole(op, count, kind, size),
         "peer": whole_number(call.args.get("Peer"), MAX_RANKS),
         "algorithm": algorithm(told) if isinstance(told := said["Algorithm"], str) and told else None,
         "protocol": protocol(told) if isinstance(told := said["Protocol"], str) and told else None,

@@ -89,10 +89,7 @@ def _table(
     of_name: Counter[str] = Counter()
     for (name, _), (count, _) in table.sums().items():
         of_name[name] += count
-    for each in table.rows:
-        if each.waited_ms is not None:
-            note = f"{each.name}, {each.size_bytes} bytes, {each.count} calls"
-            _waiting(gathered, file, each.waited_ms, each.numbers[0], note)
+    _tell_waits(gathered, file, table)
     waits = table.waits()
     for sequence, (key, (count, total_ms)) in enumerate(table.sums().items(), first_sequence):
         rest = count - printed[key]
@@ -108,6 +105,14 @@ def _table(
             gathered.note(file.name, "refused", "latencies that add up, in a table", at=table.line, example=key[0])
             gathered.lose(f"{file.name}: times in tables add up within a name (release {file.release or '0.18.3 on'})")
         _with_waits(gathered, file, row, waits.get(key) if rest == count and is_sure else None, total_ms, sequence)
+
+
+def _tell_waits(gathered: Gathered, file: LoggedFile, table: SummaryTable) -> None:
+    """Claim the waiting that rows of an early table print beside their total."""
+    for each in table.rows:
+        if each.waited_ms is not None:
+            note = f"{each.name}, {each.size_bytes} bytes, {each.count} calls"
+            _waiting(gathered, file, each.waited_ms, each.numbers[0], note)
 
 
 def _with_waits(

@@ -127,11 +127,7 @@ def _joined(head: bytes) -> Alter | None:
     def is_full(line: bytes, piece: bytes) -> bool:  # or the next word had no room
         return len(line) == width or (line[-1:] == b" " and len(line) + len(piece.split(b" ", 1)[0]) > width)
 
-    starts = {
-        _shape(piece)
-        for before, piece in pairwise([b"", *pieces])
-        if piece and len(before) < width and before[-1:] != b" "
-    }
+    starts = _starts(pieces, width)
 
     def begins(piece: bytes) -> bool:
         if is_cut_table:
@@ -159,6 +155,15 @@ def _joined(head: bytes) -> Alter | None:
         return b"\n".join(made)
 
     return joined
+
+
+def _starts(pieces: list[bytes], width: int) -> set[bytes]:
+    """Return how lines begin that stand behind one that was not cut."""
+    return {
+        _shape(piece)
+        for before, piece in pairwise([b"", *pieces])
+        if piece and len(before) < width and before[-1:] != b" "
+    }
 
 
 def _is_cut_table(lines: list[bytes], pieces: list[bytes], width: int) -> bool:

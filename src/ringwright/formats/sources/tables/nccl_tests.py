@@ -145,14 +145,19 @@ def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
             if state.holds and (state.is_ended or begins) and not _LAST.search(line):
                 yield from _closed(state, name)
                 state, is_first = _Open(), False
-            _note(state, line)
-            if columns:
-                state.columns, state.line = columns, number
-            elif state.columns or is_bare_row(line):
-                state.columns = state.columns or USUAL
-                _row(line, number, state)
+            _take(state, line, number, columns)
     if state.holds or (is_first and state.hosts):
         yield from _closed(state, name)
+
+
+def _take(state: _Open, line: str, number: int, columns: list[HeaderWord]) -> None:
+    """Take a line of a table, or what stands around it; ``columns`` where it is a header."""
+    _note(state, line)
+    if columns:
+        state.columns, state.line = columns, number
+    elif state.columns or is_bare_row(line):
+        state.columns = state.columns or USUAL
+        _row(line, number, state)
 
 
 def _note(state: _Open, line: str) -> None:

@@ -137,23 +137,32 @@ def printed_tables(tool: TableTool, lines: Iterable[str], name: str) -> Iterator
             told = run
         title = tool.title.search(line)
         columns = tool.columns(line)
-        is_over = bool(state.rows) and not columns and line.startswith(("#", "--"))  # another tool's lines may follow
-        if title or is_over or (columns and state.rows):
+        if title or _ends(state, line, columns):
             is_first &= not state.holds
             yield from _closed(tool, state, name) if state.holds else ()
             state = replace(state, facts=dict(state.facts), columns=(), rows=[], refused=[])
         if title:
             state = TitledRows(title["title"].strip(), title["title"], told)
             told = {}  # a launch starts one program
-        if columns:
-            state.columns, state.line, state.behind = columns, number, _behind(line)
-        elif state.columns and not title:
-            _row(state, line, number, tool.more)
-        for key, pattern in tool.facts:
-            if match := pattern.search(line):
-                state.facts[key] = match[1].strip()
+        _take(tool, state, line, number, () if not columns and title else columns or None)
     if state.holds or (is_first and state.title):
         yield from _closed(tool, state, name)
+
+
+def _ends(state: TitledRows, line: str, columns: tuple[str, ...]) -> bool:
+    """Whether a line ends the rows of a table: a new header, or what may be another tool's."""
+    return bool(state.rows) and (bool(columns) or line.startswith(("#", "--")))
+
+
+def _take(tool: TableTool, state: TitledRows, line: str, number: int, columns: tuple[str, ...] | None) -> None:
+    """Take a line of a table: its header, a row (``columns`` None), a fact; of a title (no columns) its facts alone."""
+    if columns:
+        state.columns, state.line, state.behind = columns, number, _behind(line)
+    elif columns is None and state.columns:
+        _row(state, line, number, tool.more)
+    for key, pattern in tool.facts:
+        if match := pattern.search(line):
+            state.facts[key] = match[1].strip()
 
 
 def _row(state: TitledRows, line: str, number: int, more: int) -> None:
