@@ -65,7 +65,7 @@ def test_the_straggler_of_a_saved_job_is_named(tmp_path: Path, capsys: pytest.Ca
 def test_a_healthy_job_accuses_nobody_and_its_gpu_is_not_what_it_lacks() -> None:
     told = summarise(recorded()[0])
     assert told["verdict"] is None
-    assert told["answer"]["kind"] == "exposed"
+    assert told["answer"]["kind"] == "slow"
     assert "ranks" not in told["answer"]
     assert not any("name its GPU" in each for each in [told["answer"]["sentence"], *told["normal_unknown"]])
 
