@@ -343,8 +343,8 @@ def _answer(
         "sentence": sentence,
         "figures": told,
         "command": command,
-        "ranks": [],
         "evidence": rests_on[:5],
+        "ranks": [],
     }
 
 
