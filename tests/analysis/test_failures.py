@@ -151,6 +151,8 @@ def test_sockets_between_hosts_are_said_first_with_what_nccl_could_not_use(tmp_p
     assert "NET/IB : No device found" in answer["sentence"]
     off = "a:10:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1."
     assert "NCCL_IB_DISABLE is 1" in told(tmp_path, off, *init("a", 0, "Socket"), *init("b", 1, "Socket"))["sentence"]
+    mixed = told(tmp_path, lost, *init("a", 0, "Socket"), *init("b", 1, "IB"))["sentence"]
+    assert mixed.startswith("Slow network: some processes on 2 hosts use TCP sockets, others use IB")
     assert told(tmp_path, lost, *init("a", 0, "IB"), *init("b", 1, "IB"))["kind"] == "cannot-tell"
     assert told(tmp_path, lost, *init("a", 0, "Socket"), *init("a", 1, "Socket"))["kind"] == "cannot-tell"
 
@@ -225,3 +227,12 @@ def test_how_long_ranks_took_to_begin_is_told_where_nothing_else_is(tmp_path: Pa
     assert answer["kind"] == "cannot-tell"
     assert answer["sentence"].endswith("initialised: 3 of 4 ranks in 5.03 s.")
     assert "initialised" not in told(tmp_path, *lines[:3])["sentence"]
+
+
+def test_words_far_from_the_first_failure_are_not_its_cause(tmp_path: Path) -> None:
+    first, other = (
+        f"{HEAD}x.cc:1 NCCL WARN {words}" for words in ("Call to foo failed", "Bootstrap : no socket interface found")
+    )
+    info = f"{HEAD}NCCL INFO Channel 00/02 :    0   1"
+    assert "NCCL_SOCKET_IFNAME" in told(tmp_path, first, CHAIN, other)["sentence"]
+    assert "NCCL_SOCKET_IFNAME" not in told(tmp_path, first, CHAIN, *[info] * 30, other)["sentence"]

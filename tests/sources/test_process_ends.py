@@ -102,8 +102,8 @@ def test_nothing_known_is_not_said_of_text_that_holds_words_of_ours(tmp_path: Pa
     [
         (
             "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 2 (pid: 77) of binary: /usr/bin/python3",
-            [2],
-            "signal 9",
+            [],
+            "local rank 2 ended first, by signal 9",
         ),
         ("srun: error: n04: task 3: Segmentation fault (core dumped)", [3], "Segmentation fault"),
         (
@@ -147,3 +147,32 @@ def test_a_library_that_says_that_the_program_hangs_is_believed(tmp_path: Path) 
     answer = told(tmp_path, line)["answer"]
     assert (answer["kind"], answer["ranks"]) == ("hung", [3])
     assert "mismatch around rank 3" in answer["sentence"]
+
+
+def test_a_number_within_a_node_is_no_rank_and_several_tasks_are_none_of_them_the_first(tmp_path: Path) -> None:
+    of_node = "torch.distributed.elastic.multiprocessing.api: failed (exitcode: 1) local_rank: 2 (pid: 77) of binary: /usr/bin/python3"
+    answer = told(tmp_path, of_node)["answer"]
+    assert (answer["kind"], answer["ranks"]) == ("failed", [])
+    assert "local rank 2 ended first, by exit code 1" in answer["sentence"]
+    several = told(tmp_path, "srun: error: n04: tasks 3-5: Killed")["answer"]
+    assert several["ranks"] == []
+    assert "tasks 3-5" in several["sentence"]
+
+
+def test_who_was_ended_by_the_launcher_is_not_the_first(tmp_path: Path) -> None:
+    lines = ["srun: error: n01: task 0: Terminated", "srun: error: n04: task 3: Segmentation fault"]
+    assert told(tmp_path, *lines)["answer"]["ranks"] == [3]
+
+
+def test_tracebacks_of_several_ranks_are_told_apart(tmp_path: Path) -> None:
+    frames = [f'[rank{rank}]:   File "/x/f{rank}.py", line {rank}, in g{rank}' for rank in (1, 2, 1, 2)]
+    ended = "[rank2]: RuntimeError: NCCL error: unhandled system error"
+    said = told(tmp_path, *frames, ended)
+    assert said["answer"]["ranks"] == [2]
+    assert sum("cut off" in row["text"] for row in said["errors"]) == 1  # rank 1's, whose exception is not there
+
+
+def test_a_dump_of_stacks_is_no_exception(tmp_path: Path) -> None:
+    lines = ["Current thread 0x00007f (most recent call first):", '  File "/x/train.py", line 7 in step']
+    call = "n1:1:1 [0] NCCL INFO Using network IB"
+    assert told(tmp_path, call, *lines)["answer"]["kind"] == "cannot-tell"

@@ -223,6 +223,7 @@ class CliffFinding(JobFinding):
     to_bytes: int
     fall: float
     model: str
+    is_spike: bool  # one size alone, and not all from there on
 
 
 class Conclusions(TypedDict):

@@ -254,6 +254,7 @@ def _cliff(table: BenchmarkTimes, low: int, high: int) -> CliffFinding | None:
         "to_bytes": high,
         "fall": round(1 - share, 4),
         "model": "",
+        "is_spike": False,
     }
 
 
@@ -295,6 +296,7 @@ def _name_spike(cliff: CliffFinding, table: BenchmarkTimes) -> None:
     times = [table.steady_s(size) * 1e6 for size in (low, high, beyond)]
     if times[1] < SLOW * between * 1e6:
         return
+    cliff["is_spike"] = True
     cliff["title"] = f"{format_size(high)} takes {times[1] / between / 1e6:.1f} times what its neighbours suggest"
     cliff["detail"] = (
         f"{table.label}: {times[1]:,.1f} us, between {times[0]:,.1f} us at {format_size(low)} and {times[2]:,.1f} us at "

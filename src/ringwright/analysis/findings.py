@@ -12,6 +12,7 @@ from ringwright.bounds.laws import LAWS, of_ledger
 from ringwright.ground.units import format_count
 
 SOCKETS = "network is Socket"
+ALSO = "others use"  # another network, where not all processes talk over sockets
 INITIALISED = "initialised:"
 APART = "processes ran the benchmark apart"
 _TURNED_OFF = ("env NCCL_IB_DISABLE", "env NCCL_NET")  # what makes NCCL take sockets
@@ -188,7 +189,9 @@ def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:
         "traffic between hosts goes over TCP sockets; an RDMA NIC, if there is one, is not used (a log with these settings "
         "says why: look for NET/IB : No device found)"
     )
-    why = [f"{claim['field'][4:]} is {claim['value']}" for claim in claims if claim["field"] in _TURNED_OFF]
+    others = sorted({name for name in networks if name != "Socket"})
+    why = [f"{ALSO} {', '.join(others)}"] if others else []
+    why += [f"{claim['field'][4:]} is {claim['value']}" for claim in claims if claim["field"] in _TURNED_OFF]
     why += [claim["value"] for claim in claims if claim["field"] == "network not used"]
     return [_finding("warning", SOCKETS, detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET", why)]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
-from ringwright.analysis.findings import APART, INITIALISED, SOCKETS
+from ringwright.analysis.findings import ALSO, APART, INITIALISED, SOCKETS
 from ringwright.analysis.first_calls import COLD
 from ringwright.analysis.hangs.hang_mismatch import say_ranks
 from ringwright.analysis.normal import LARGE_BYTES
@@ -36,8 +36,6 @@ FAILED = (  # an error ended it
     "network-error",
     "ras-dead",
 )
-# Where nobody can tell who began a hang: what each rank writes down for the next time, or what NCCL knows now.
-DECIDES = "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
 LOW, HIGH = 25.0, 75.0  # percentiles between which a system is like most
 
 
@@ -67,7 +65,7 @@ def first_answer(
         return _answer("wrong", f"The results are wrong: {wrong['example']}", figures, _next(seen, findings))
     fallen = next((each for each in findings if each["title"] == SOCKETS), None)
     if fallen is not None and not _fastest_are_normal(normal):
-        return _of_sockets(seen, fallen, normal)
+        return _of_sockets(seen, fallen)
     if (telling := _of_table(seen, findings)) is not None:
         return telling
     if normal or _is_benchmark(seen):
@@ -107,7 +105,7 @@ def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
     ]
     command = verdict.get("command", "") or remedies.report(seen)
     if kind == "hung" and not verdict["ranks"] and any(row["kind"] == "watchdog" for row in seen["errors"]):
-        command = DECIDES
+        command = remedies.FLIGHT_RECORDER
     answer = _answer(kind, headline, figures, command, verdict["evidence"][1:5])
     answer["ranks"] = verdict["ranks"]
     if part := _named_part(verdict):
@@ -127,15 +125,16 @@ def _fastest_are_normal(normal: list[NormalRow]) -> bool:
     return bool(normal) and min(row["percentile"] for row in _largest(normal)) >= LOW
 
 
-def _of_sockets(seen: Judged, fallen: JobFinding, normal: list[NormalRow]) -> FirstAnswer:
+def _of_sockets(seen: Judged, fallen: JobFinding) -> FirstAnswer:
     """Several hosts that talk over plain sockets: what was measured, if anything, comes as figures."""
     hosts = seen["hosts"]
-    sentence = f"Slow network: NCCL moves data between {hosts} hosts over TCP sockets, not over RDMA"
-    if (why := fallen["evidence"]) and why[0]:
-        sentence += f"; {why[0]}"
-    rates = [(row["op"], _rate(row)) for row in _fastest(seen)] or [
-        (f"{row['op']}", f"percentile {row['percentile']:.0f}") for row in _largest(normal)
-    ]
+    why = fallen["evidence"]
+    if why and why[0].startswith(ALSO):
+        sentence = f"Slow network: some processes on {hosts} hosts use TCP sockets, {why[0]}"
+    else:
+        sentence = f"Slow network: NCCL moves data between {hosts} hosts over TCP sockets, not over RDMA"
+        sentence += f"; {why[0]}" if why else ""
+    rates = [(row["op"], _rate(row)) for row in _fastest(seen)]
     return _answer("slow", sentence, [("hosts", str(hosts)), *rates], fallen["command"], fallen["evidence"])
 
 
@@ -187,8 +186,7 @@ def _of_table(seen: Judged, findings: list[JobFinding]) -> FirstAnswer | None:
         return None
     op = str(fall.get("op") or "")
     whose = "" if op in ("", "unknown") else f"{op}: "
-    is_spike = "neighbours" in fall["title"]
-    beyond = "at one size" if is_spike else f"past {format_size(int(str(fall['from_bytes'])))}"  # type: ignore[typeddict-item]
+    beyond = "at one size" if fall.get("is_spike") else f"past {format_size(int(str(fall['from_bytes'])))}"  # type: ignore[typeddict-item]
     sentence = f"Slow {beyond}: {whose}{fall['title']}"
     return _answer("slow", sentence, figures, fall["command"], [fall["detail"], *fall["evidence"]])
 

@@ -12,6 +12,8 @@ from ringwright.analysis.library_of_calls import is_nccl
 
 _SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 SIMULATED = "simulator"  # source of a trace that no run was read from
+# What each rank writes down for the next time, where nobody can tell who began a hang.
+FLIGHT_RECORDER = "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
 MOST_NAMED = 4  # files, beyond which their folder is named
 PERF = {
     "all-reduce": "all_reduce_perf",

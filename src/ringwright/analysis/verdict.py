@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Row
 from ringwright.analysis.failures import cause_of, first_of, is_failure
+from ringwright.analysis.hangs.hang_mismatch import say_ranks
 from ringwright.analysis.hangs.ras import of_ras
 from ringwright.analysis.hangs.watchdogs import accuse, watchdog_reports
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _HANGING = re.compile(r"may be hanging.{0,80}? around rank (\d{1,7})")
 FLUSHED = 5
 RETRY_STATUS = (12, 13)
+NEAR_LINES = 20
 SUSPECT, WARNED = 0.5, 0.3  # what one end, or the first error, says; a warning that nothing follows
 _HARMLESS_EVENTS = (
     "port active",
@@ -71,7 +73,7 @@ def verdict(
     """
     rules = (
         _network(errors),
-        _ras(ras, world),
+        of_ras(ras, world),
         _watchdogs(errors, world, host_of),
         _said_to_hang(errors),
         _fatal(errors),
@@ -99,8 +101,7 @@ def _verdict(
     kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str], words: str = ""
 ) -> Culprit:
     """Return a verdict; its conclusion, with the ``words`` of the error itself, comes before what it rests on."""
-    listed = ", ".join(map(str, ranks[:16])) + (", ..." if len(ranks) > 16 else "")
-    who = f"rank{'s' if len(ranks) > 1 else ''} {listed}" if ranks else ", ".join(hosts[:4])
+    who = say_ranks(ranks) if ranks else ", ".join(hosts[:4])
     unsure = [item for item in evidence if item.startswith("cannot tell")]
     first = [_SAYS[kind].format(who=who) + (f": {words}" if words else "")] if who else unsure or ["cannot tell who"]
     rest = [item for item in evidence if item not in first]
@@ -151,19 +152,6 @@ def _peer_host(peer: str | None) -> str:
     return (peer or "").partition("<")[0]
 
 
-def _ras(ras: dict[str, Any] | None, world: int | None) -> Culprit | None:
-    told = of_ras(ras, world)
-    if told is None:
-        return None
-    return {
-        "kind": told.kind,
-        "ranks": told.ranks,
-        "hosts": told.hosts,
-        "confidence": told.confidence,
-        "evidence": told.evidence,
-    }
-
-
 def _watchdogs(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culprit | None:
     hung = watchdog_reports(errors, world)
     if hung is None:
@@ -206,7 +194,8 @@ def _failed(warned: list[Row], errors: list[Row], confidence: float) -> Culprit 
     if first is None:
         return None
     words = str(first["text"] or "")[:160].rstrip(".")
-    beside = [row for row in errors if row["op"] in ("warning", "provider") and cause_of(row["text"] or "")]
+    beside = [row for row in errors if row["op"] in ("warning", "provider") and _is_near(row, first)]
+    beside = [row for row in beside if cause_of(row["text"] or "")]
     cause = cause_of(words) or next((cause_of(row["text"]) for row in beside), None)
     chain = next(
         (row["data"].get("at") for row in errors if row["op"] == "chain" and row["host"] == first["host"]), None
@@ -223,6 +212,11 @@ def _failed(warned: list[Row], errors: list[Row], confidence: float) -> Culprit 
         "evidence": [said, *lines],
     }
     return {**told, "command": cause.command} if cause else told
+
+
+def _is_near(row: Row, other: Row) -> bool:
+    """Whether a line stands so near another that it may speak of the same failure."""
+    return bool(row["file"] == other["file"] and abs((row["line"] or 0) - (other["line"] or 0)) <= NEAR_LINES)
 
 
 def _raised(errors: list[Row], *, went_on: bool) -> Culprit | None:
@@ -265,7 +259,7 @@ def _ended(errors: list[Row]) -> Culprit | None:
         return {"kind": "error", "ranks": [], "hosts": [], "confidence": WARNED, "evidence": [how, _location(first)]}
     is_first = bool(first["data"].get("root"))
     ranks = sorted({row["rank"] for row in ([first] if is_first else ended) if row["rank"] is not None})
-    listed = f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks[:16]))}" if ranks else "a rank"
+    listed = say_ranks(ranks) if ranks else first["data"].get("who") or "a rank"
     said = f"{listed} ended{' first' * is_first}, by {how}, as its launcher saw it"
     hosts = [first["host"]] if first["host"] else []
     return {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis import library_of_calls
+from ringwright.analysis import library_of_calls, remedies
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace
@@ -89,7 +89,7 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
             f"TORCH_FR_BUFFER_SIZE={given.get('TORCH_FR_BUFFER_SIZE', 'unset')}",
             "a hang leaves a dump per rank",
             "a hang leaves nothing to read",
-            "ringwright run --flight -- COMMAND, or export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+            f"ringwright run --flight -- COMMAND, or {remedies.FLIGHT_RECORDER}",
         ),
     ]
     if given.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":

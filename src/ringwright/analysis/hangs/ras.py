@@ -6,31 +6,26 @@ RAS lists the smaller set of ranks, ahead or behind; the other one follows by su
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ringwright.analysis.hangs.hang_mismatch import say_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.analysis.document import Row
+    from ringwright.analysis.document import Culprit, Row
 
 DEAD = "DEAD"
 SURE_DEAD, SILENT, BEHIND, ONE_BEHIND, UNLISTED = 0.9, 0.6, 0.8, 0.4, 0.3
 ENDED = "ABORT"
 
 
-class RasVerdict(NamedTuple):
-    """Whom RAS accuses, of what (``ras-dead``, ``hang-ras``), how sure that is, and why: the first line says it whole."""
-
-    kind: str
-    ranks: list[int]
-    hosts: list[str]
-    confidence: float
-    evidence: list[str]
+def _accused(kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str]) -> Culprit:
+    """Return a culprit of kind ``ras-dead`` or ``hang-ras``; the first line of its evidence says it whole."""
+    return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence}
 
 
-def of_ras(ras: Row | None, world: int | None) -> RasVerdict | None:
+def of_ras(ras: Row | None, world: int | None) -> Culprit | None:
     """Return what the RAS client's text accuses; None where it names nobody and nothing that is wrong."""
     if not ras:
         return None
@@ -42,7 +37,7 @@ def world_of(ras: Row | None) -> int | None:
     return max((row["size"] for row in (ras or {}).get("groups", [])), default=None)
 
 
-def _gone(ras: Row) -> RasVerdict | None:
+def _gone(ras: Row) -> Culprit | None:
     processes, ranks = ras.get("processes", []), sorted(set(ras.get("ranks", [])))
     if not processes and not ranks:
         return None
@@ -54,14 +49,14 @@ def _gone(ras: Row) -> RasVerdict | None:
     evidence = [f"{who} {'are' if len(ranks) > 1 else 'is'} {what}" + (f" ({where})" if where else "")]
     evidence += [_row(row) for row in ras.get("groups", [])[:4]]
     hosts = list(dict.fromkeys(node for _, _, node, _ in named))
-    return RasVerdict("ras-dead" if dead else "hang-ras", ranks, hosts, SURE_DEAD if dead else SILENT, evidence)
+    return _accused("ras-dead" if dead else "hang-ras", ranks, hosts, SURE_DEAD if dead else SILENT, evidence)
 
 
 def _row(row: Row) -> str:
     return f"a communicator of {row['size']} ranks: data of {row['ranks']}, {row['status']}, {row['errors']}"
 
 
-def _behind(ras: Row, world: int | None) -> RasVerdict | None:
+def _behind(ras: Row, world: int | None) -> Culprit | None:
     counts = ras.get("counts", [])
     if len({op for _, op in counts}) < 2:
         return None
@@ -79,9 +74,9 @@ def _behind(ras: Row, world: int | None) -> RasVerdict | None:
     tally[-1] += f" ({ras.get('place', '')})"
     if not ranks:
         why = [f"cannot tell who: {'; '.join(tally)}", f"the slowest set is {lag} behind"]
-        return RasVerdict("hang-ras", [], [], UNLISTED, why)
+        return _accused("hang-ras", [], [], UNLISTED, why)
     evidence = [f"{say_ranks(ranks)} {'are' if len(ranks) > 1 else 'is'} {what}", *tally]
-    return RasVerdict("hang-ras", ranks, [], ONE_BEHIND if lag == 1 else BEHIND, evidence)
+    return _accused("hang-ras", ranks, [], ONE_BEHIND if lag == 1 else BEHIND, evidence)
 
 
 def _of_set(
@@ -95,13 +90,13 @@ def _of_set(
     return sorted(set(range(world or 0)) - others) if is_whole else sorted(listed[behind])
 
 
-def _aborted(ras: Row) -> RasVerdict | None:
+def _aborted(ras: Row) -> Culprit | None:
     """A communicator that was aborted, by the table or by ranks whose statuses differ."""
     rows = [row for row in ras.get("groups", []) if row["status"] == ENDED]
     told = [(number, status) for number, status in ras.get("statuses", []) if status == ENDED]
     if not rows and not told:
         return None
     ranks = sum(row["ranks"] for row in rows) or sum(number for number, _ in told)
-    return RasVerdict(
+    return _accused(
         "ras-dead", [], [], UNLISTED, [f"{ranks} ranks have aborted their communicator: cannot tell who began it"]
     )

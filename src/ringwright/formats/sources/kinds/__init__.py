@@ -203,6 +203,16 @@ def of_others(head: bytes) -> bytes:
     return b"" if has(text, "ringwright") else text
 
 
+def by_words(words: re.Pattern[bytes]) -> tuple[Callable[[bytes, str], int], Callable[[bytes], bool]]:
+    """Return ``looks_like`` and ``lies_in`` of a kind of text that words tell which nothing else prints; JSON is none."""
+
+    @lru_cache(maxsize=2)
+    def lies_in(head: bytes) -> bool:
+        return bool(words.search(head))
+
+    return lambda head, _name: WORDS if not document(head) and lies_in(head) else NO, lies_in
+
+
 def has(text: bytes, *keys: str) -> bool:
     """Whether all these words stand in a JSON text."""
     return all(f'"{key}"'.encode() in text for key in keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ringwright.formats.sources.kinds import NO, WORDS, document
+from ringwright.formats.sources.kinds import by_words
 
 WHAT = "text of PyTorch's Flight Recorder analyser"
 RANK = 128
@@ -14,8 +14,4 @@ _LINES = re.compile(
     rb"|Input/output mismatch in the collective|No errors found for this collective entry|issing dump files from ranks \{"
     rb"|missed FR dumps from ranks"
 )
-
-
-def looks_like(head: bytes, _name: str) -> int:
-    """Return how sure we are."""
-    return WORDS if not document(head) and _LINES.search(head) else NO
+looks_like, _ = by_words(_LINES)

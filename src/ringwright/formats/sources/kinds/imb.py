@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from ringwright.formats.sources.kinds import NO, WORDS, document
+from ringwright.formats.sources.kinds import by_words
 
 WHAT = "table of the Intel MPI Benchmarks"
 RANK = 122
@@ -15,14 +14,4 @@ _TITLE = re.compile(
     rb"#[ \t]*Benchmarking[ \t]+[A-Z][\w-]+\s|^[ \t]*#(?:bytes[ \t]+#)?repetitions[ \t].{0,80}t(?:_\w+)?\[usec\]",
     re.MULTILINE,
 )
-
-
-def looks_like(head: bytes, _name: str) -> int:
-    """Return how sure we are."""
-    return WORDS if not document(head) and lies_in(head) else NO
-
-
-@lru_cache(maxsize=2)
-def lies_in(head: bytes) -> bool:
-    """Whether there is a table among other lines."""
-    return bool(_TITLE.search(head))
+looks_like, lies_in = by_words(_TITLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ringwright.formats.sources.kinds import NO, WORDS, document
+from ringwright.formats.sources.kinds import by_words
 
 WHAT = "kernels as nsys stats prints them"
 RANK = 126
@@ -12,8 +12,4 @@ READER = "ringwright.formats.sources.nsys.printed:read_nsys_text"
 _HEADER = re.compile(
     rb"\bStart \(\w+\)[ \",]+Duration \(\w+\)[ \",]+CorrId|\bTime ?\(%\)[ \",]+Total Time \(\w+\)[ \",]+Instances"
 )
-
-
-def looks_like(head: bytes, _name: str) -> int:
-    """Return how sure we are."""
-    return WORDS if not document(head) and _HEADER.search(head) else NO
+looks_like, _ = by_words(_HEADER)

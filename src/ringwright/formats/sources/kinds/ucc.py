@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from ringwright.formats.sources.kinds import NO, WORDS, document
+from ringwright.formats.sources.kinds import by_words
 
 WHAT = "table of UCC's own benchmark"
 RANK = 123
 READER = "ringwright.formats.sources.tables.ucc:read_ucc"
 WITHIN = ("nccl-log", "bench", "osu", "imb", "perftest")  # whose files may hold such a table as well
 _TITLE = re.compile(rb"Collective: +\w+ *\r?\n[^\n]{0,120}Memory type:|\bCount +Size +Time, us")
-
-
-def looks_like(head: bytes, _name: str) -> int:
-    """Return how sure we are."""
-    return WORDS if not document(head) and lies_in(head) else NO
-
-
-@lru_cache(maxsize=2)
-def lies_in(head: bytes) -> bool:
-    """Whether there is a table among other lines."""
-    return bool(_TITLE.search(head))
+looks_like, lies_in = by_words(_TITLE)

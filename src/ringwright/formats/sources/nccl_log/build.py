@@ -278,8 +278,8 @@ def _claim_systems(state: LogState, claim: Callable[..., None]) -> None:
     """Claim what the log says of networks, machines and how long it took to begin."""
     for name, ground in _networks(state):
         claim("network", name, ground, "" if ground == "read" else "from the connections")
-    if state.init_times:
-        total, parts = max(state.init_times)
+    total, parts = state.init_time
+    if total:
         claim(
             "initialisation", f"{total:.2f} s" + (f" ({parts})" if parts else ""), "read", "the longest that NCCL timed"
         )

@@ -183,7 +183,7 @@ def _network_lost(match: re.Match[str], segment: LineSegment, state: LogState, w
 
 
 def _init_timing(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
-    state.init_times.append((float(match["total"]), match["parts"] or ""))
+    state.init_time = max(state.init_time, (float(match["total"]), match["parts"] or ""))
 
 
 def _platform(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:

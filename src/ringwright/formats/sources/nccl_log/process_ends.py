@@ -31,12 +31,14 @@ _SIGNAL = re.compile(r"Signal (?P<number>\d{1,3}) \((?P<name>SIG\w{2,10})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 # One line for a process that ended: torchrun's agent, Slurm's srun, Open MPI's mpirun.
 _ENDED = re.compile(
-    r"failed \(exitcode: (?P<code>-?\d{1,5})\) (?:local_)?rank: (?P<rank>\d{1,7}) \(pid: \d{1,10}\)|"
-    r"srun: error: (?P<node>[\w.-]{1,255}): tasks? (?P<task>\d{1,7})[\d,-]{0,200}: (?P<how>[A-Z].{0,120})|"
+    r"failed \(exitcode: (?P<code>-?\d{1,5})\) (?P<local>local_)?rank: (?P<rank>\d{1,7}) \(pid: \d{1,10}\)|"
+    r"srun: error: (?P<node>[\w.-]{1,255}): tasks? (?P<tasks>[\d,-]{1,200}): (?P<how>[A-Z].{0,120})|"
     r"process rank (?P<of>\d{1,7}) with PID \d{1,10} on node (?P<on>[\w.-]{1,255}) exited on "
     r"(?P<by>signal \d{1,3}(?: \([\w ]+\))?)"
 )
-_FRAME = re.compile(r'File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7})(?:, in (?P<function>[\w<>.]{1,100}))?')
+# Of a traceback; a dump of stacks, which nobody raised, has no comma before "in".
+_FRAME = re.compile(r'File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7}), in (?P<function>[\w<>.]{1,100})')
+_BY_LAUNCHER = re.compile(r"Terminated|signal 15\b|SIGTERM")
 _CALLED = re.compile(r"\b(nccl[A-Z]\w{3,40})\b")
 _CHILD = re.compile(r"\bChildFailedError:\s*(?P<what>.{0,200})$")
 MARK = (
@@ -90,7 +92,7 @@ def read_end(text: str, state: LogState, where: tuple[str, int], rank: int | Non
 
 def _traceback(line: str, state: LogState, where: tuple[str, int], rank: int | None, time_s: float | None) -> bool:
     """Take a frame of a traceback, the last so far, until the exception itself comes: its words may have been cut off."""
-    last = state.errors[-1] if state.errors and state.errors[-1].data.get("cut") else None
+    last = state.tracebacks.get(rank)
     frame, called = _FRAME.search(line), _CALLED.search(line)
     if frame is None:
         if last is not None and called is not None:
@@ -98,18 +100,25 @@ def _traceback(line: str, state: LogState, where: tuple[str, int], rank: int | N
         return last is not None and called is not None
     if last is None:
         last = ErrorLine(RAISED, "", 0, -1, "", *where, rank=rank, time_s=time_s, data={"cut": True})
+        state.tracebacks[rank] = last
         state.error(last)
     at = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
-    last.text = f"an exception in {frame['function'] or 'a function'} ({at}), whose own words are cut off"
+    last.text = f"an exception in {frame['function']} ({at}), whose own words are cut off"
     return True
 
 
 def _process(ended: re.Match[str], state: LogState, where: tuple[str, int], time_s: float | None) -> bool:
-    """Take a line that one process ended, as its launcher says it; the first is what the others follow from."""
-    is_first = not any(each.kind == EXIT for each in state.errors)
-    rank, host = int(ended["rank"] or ended["task"] or ended["of"]), ended["node"] or ended["on"] or ""
-    text = ended["how"] or ended["by"] or ""
-    error = ErrorLine(EXIT, host, 0, -1, text.strip(), *where, rank=rank, time_s=time_s, data={"root": is_first})
+    """Take a line that a process ended, as its launcher says it: the first that it did not end itself is the others' reason.
+
+    A number within a node is no rank of the job, and several tasks of one line are none of them the first.
+    """
+    told = ended["tasks"] or ended["of"] or ended["rank"]
+    is_rank = told.isdecimal() and not ended["local"]
+    text = (ended["how"] or ended["by"] or "").strip()
+    is_first = not _BY_LAUNCHER.search(text) and not any(each.data.get("root") for each in state.errors)
+    data = {"root": is_first, "who": "" if is_rank else f"{'local rank' if ended['local'] else 'tasks'} {told}"}
+    host = ended["node"] or ended["on"] or ""
+    error = ErrorLine(EXIT, host, 0, -1, text, *where, rank=int(told) if is_rank else None, time_s=time_s, data=data)
     error.status = int(ended["code"]) if ended["code"] else None
     state.error(error)
     return True
@@ -121,8 +130,8 @@ def _exception(line: str, state: LogState, where: tuple[str, int], rank: int | N
     if said is None or _CODE.match(line):
         return _CODE.match(line) is not None
     what = of_nccl["what"].strip() if of_nccl else said["what"]
-    if state.errors and state.errors[-1].data.get("cut"):
-        state.errors.pop()  # its own words are here
+    if (cut := state.tracebacks.pop(rank, None)) is not None and cut in state.errors:
+        state.errors.remove(cut)  # its own words are here
     told = {"name": said["name"], "at": of_nccl["at"] if of_nccl else ""}
     state.error(ErrorLine(RAISED, "", 0, -1, f"{said['name']}: {what}", *where, rank=rank, time_s=time_s, data=told))
     return of_nccl is None or "NCCL version" not in line  # a version is read by another reader

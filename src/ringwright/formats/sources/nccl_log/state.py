@@ -96,7 +96,7 @@ class LogState:
         self.nics: dict[tuple[str, int], str] = {}
         self.network: Counter[str] = Counter()
         self.network_lost: Counter[str] = Counter()  # what NCCL says of a plug-in or of cards that it could not use
-        self.init_times: list[tuple[float, str]] = []  # s of each initialisation that NCCL timed, and its parts
+        self.init_time = (0.0, "")  # s of the longest initialisation that NCCL timed, and its parts
         self.platform: Counter[str] = Counter()  # of instances, as the vendor's plug-in names it
         self.environment: dict[str, Counter[str]] = defaultdict(Counter)
         self.launch: dict[str, tuple[int, str]] = {}  # world, tp, pp, dp, ep, cp -> value and place
@@ -105,6 +105,7 @@ class LogState:
         self.ras: dict[str, Any] = {}
         self.calls: Counter[str] = Counter()
         self.adding = AddingLines()
+        self.tracebacks: dict[int | None, ErrorLine] = {}  # by rank, those whose exception has not come yet
         self.last_error: tuple[str, int] | None = None  # where "Last error:" stands, whose words come next
         self.is_root_next = False  # what torchrun tells next is the failure that it saw first
         self.losses: list[str] = []

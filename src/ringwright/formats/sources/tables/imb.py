@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.bench.reader import read_printed
 from ringwright.formats.sources.tables.printed_tables import (
-    NumberRow,
     TableTool,
     TimedTable,
     TitledRows,
     column_names,
     is_per_rank,
     op_of,
+    timed_by,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _COLUMN = re.compile(
     r"\bGroup\b|#bytes\b|#repetitions\b|\bt(?:_\w+)?\[usec\]|\bMbytes/sec\b|\bMsg/sec\b|\boverlap\[%\]|\bdefects\b"
 )
 _TIMES = ("t_max[usec]", "t[usec]", "t_pure[usec]", "t_avg[usec]")
+_RATES = {"Mbytes/sec": 1e6}  # B/s
 _PAIRS = ("pingpong", "pingping", "sendrecv", "exchange", "uniband", "biband")
 _SENT = {
     "sendrecv": "2 messages",
@@ -47,21 +48,14 @@ def _table(state: TitledRows) -> TimedTable:
     if pair:
         streams = max(ranks // 2, 1) * (2 if pair == "biband" else 1) if "band" in pair else 1
         said = f"of {_SENT[pair]}" if pair in _SENT else ""
-        return TimedTable("send-recv", ranks, _timed(streams), facts={"bandwidth as printed": said} if said else {})
+        return TimedTable(
+            "send-recv",
+            ranks,
+            timed_by("#bytes", _TIMES, _RATES, streams),
+            facts={"bandwidth as printed": said} if said else {},
+        )
     op = op_of(words)
-    return TimedTable(op, ranks, _timed(1), is_per_rank(op) or "scatter_block" in words)
-
-
-def _timed(streams: int) -> Callable[[NumberRow], tuple[int | None, float | None]]:
-    """Return what reads bytes and seconds of a row; where only a rate is printed, it is that of so many streams together."""
-
-    def timed(row: NumberRow) -> tuple[int | None, float | None]:
-        size, time_us, rate = row.size("#bytes"), row.number(*_TIMES), row.number("Mbytes/sec")
-        if time_us is None and rate is not None and size:
-            time_us = size * streams / rate
-        return size, time_us * 1e-6 if time_us is not None else None
-
-    return timed
+    return TimedTable(op, ranks, timed_by("#bytes", _TIMES, _RATES, 1), is_per_rank(op) or "scatter_block" in words)
 
 
 TOOL = TableTool(

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.bench.reader import read_printed
 from ringwright.formats.sources.tables.printed_tables import (
-    NumberRow,
     TableTool,
     TimedTable,
     TitledRows,
     column_names,
     is_per_rank,
     op_of,
+    timed_by,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _COLUMN = re.compile(
     r"|(?:\b(?:P\d{1,3} Tail|Avg|Min|Max|Coll\.|Pure|Wait|Init) )?\b[\w.]+ ?\((?:us|MB/s|%)\)"
 )
 _TIMES = ("Avg Latency(us)", "Latency (us)", "Latency(us)", "Pure Comm.(us)", "Wait avg(us)")
-_RATES = ("Bandwidth (MB/s)", "Bandwidth(MB/s)", "MB/s")
+_RATES = {"Bandwidth (MB/s)": 1e6, "Bandwidth(MB/s)": 1e6, "MB/s": 1e6}  # B/s
 _OF_PAIRS = {"Latency (us)", *_RATES}  # columns that no collective has
 _ONE_SIDED = (("put", "send"), ("get", "recv"))
 
@@ -43,7 +43,7 @@ def _table(state: TitledRows) -> TimedTable:
     ranks, pairs = (int(state.facts.get(name, "0")) for name in ("ranks", "pairs"))
     op = op_of(words)
     if op or not (state.title or _OF_PAIRS & {*state.columns}):
-        return TimedTable(op, ranks, _timed(1), is_per_rank(op), facts=facts)
+        return TimedTable(op, ranks, timed_by("Size", _TIMES, _RATES, 1), is_per_rank(op), facts=facts)
     ranks = 2 * (pairs or 1) if pairs or not words.startswith("multi ") else ranks
     op = next(
         (op for word, op in _ONE_SIDED if f"mpi_{word} " in words), "" if words.startswith("mpi_") else "send-recv"
@@ -53,24 +53,12 @@ def _table(state: TitledRows) -> TimedTable:
         facts["bandwidth as printed"] = "both directions together"
     if pairs > 1:
         facts["bandwidth as printed"] = f"{pairs} pairs together"
-    return TimedTable(op, ranks, _timed(both * (pairs or 1)), facts=facts)
+    return TimedTable(op, ranks, timed_by("Size", _TIMES, _RATES, both * (pairs or 1)), facts=facts)
 
 
 def _library(title: str) -> dict[str, str]:
     named = next((name for name in ("RCCL", "NCCL") if title.startswith(name)), "")
     return {"library": named.lower()} if named else {}
-
-
-def _timed(streams: int) -> Callable[[NumberRow], tuple[int | None, float | None]]:
-    """Return what reads bytes and seconds of a row; a rate is that of so many streams of messages together."""
-
-    def timed(row: NumberRow) -> tuple[int | None, float | None]:
-        size, time_us, rate = row.size("Size"), row.number(*_TIMES), row.number(*_RATES)
-        if time_us is None and rate is not None and size:
-            time_us = size * streams / rate
-        return size, time_us * 1e-6 if time_us is not None else None
-
-    return timed
 
 
 TOOL = TableTool(

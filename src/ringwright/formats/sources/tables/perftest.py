@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.bench.reader import read_printed
-from ringwright.formats.sources.tables.printed_tables import NumberRow, TableTool, TimedTable, TitledRows, column_names
+from ringwright.formats.sources.tables.printed_tables import TableTool, TimedTable, TitledRows, column_names, timed_by
 
 if TYPE_CHECKING:
     from ringwright.formats.sources.source import Source
@@ -22,7 +22,7 @@ _COLUMN = re.compile(
     r"|\b[\d.]+% percentile\[usec\]|\btps average\b|\bCPU_Util\[%\]"
 )
 _TIMES = ("t_avg[usec]", "t_typical[usec]")
-_RATES = (("BW average[MB/sec]", 1 << 20), ("BW average[MiB/sec]", 1 << 20), ("BW average[Gb/sec]", 1e9 / 8))
+_RATES = {"BW average[MB/sec]": 1 << 20, "BW average[MiB/sec]": 1 << 20, "BW average[Gb/sec]": 1e9 / 8}  # B/s
 _OPS = (("write", "send"), ("read", "recv"), ("send", "send-recv"))
 
 
@@ -31,20 +31,7 @@ def _table(state: TitledRows) -> TimedTable:
     op = next((op for word, op in _OPS if word in words), "" if "atomic" in words else "send-recv")
     both = "bidirectional" in words
     facts = {"bandwidth as printed": "both directions together"} if both else {}
-    return TimedTable(op, 2, _timed(2 if both else 1), facts=facts)
-
-
-def _timed(directions: int) -> Callable[[NumberRow], tuple[int | None, float | None]]:
-    def timed(row: NumberRow) -> tuple[int | None, float | None]:
-        size, time_us = row.size("#bytes"), row.number(*_TIMES)
-        if time_us is not None:
-            return size, time_us * 1e-6
-        for column, unit in _RATES:
-            if size and (rate := row.number(column)) is not None:
-                return size, size * directions / (rate * unit)
-        return size, None
-
-    return timed
+    return TimedTable(op, 2, timed_by("#bytes", _TIMES, _RATES, 2 if both else 1), facts=facts)
 
 
 _SAID: Callable[[str], re.Pattern[str]] = lambda name: re.compile(rf"\b{name}\s*: (\S+)")  # noqa: E731

@@ -7,7 +7,7 @@ which of its columns is the time, says each tool's own file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -100,6 +100,32 @@ class TimedTable:
     is_per_rank: bool = False  # bytes are those of one rank, or of a pair of ranks
     rate: str = ""  # the column that holds the bus bandwidth in GB/s
     facts: dict[str, str] = field(default_factory=dict)
+
+
+def timed_by(
+    size: str, times: Sequence[str], rates: Mapping[str, float], streams: int
+) -> Callable[[NumberRow], tuple[int | None, float | None]]:
+    """Return what reads bytes and seconds of a row by its columns.
+
+    Parameters
+    ----------
+    size, times
+        The column of bytes, and those of microseconds, the surest first.
+    rates
+        Columns of rates with their unit in B/s, which tell the time where none is printed.
+    streams
+        Of messages that go at once, which a rate counts together.
+    """
+
+    def timed(row: NumberRow) -> tuple[int | None, float | None]:
+        size_bytes, time_us = row.size(size), row.number(*times)
+        if time_us is not None:
+            return size_bytes, time_us * 1e-6
+        told = ((row.number(column), unit) for column, unit in rates.items())
+        rate = next((number * unit for number, unit in told if number is not None), None)
+        return size_bytes, size_bytes * streams / rate if rate is not None and size_bytes else None
+
+    return timed
 
 
 def op_of(title: str) -> str:
